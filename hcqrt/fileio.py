@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno as errno_codes
+import functools
 import mmap as mmap_flags
 import os
 import stat as stat_bits
@@ -83,7 +84,7 @@ def load_fence() -> Any:
             fence = ffi.dlopen(name).atomic_thread_fence
         except (OSError, AttributeError):
             continue
-        return lambda: fence(MEMORY_ORDER_SEQ_CST)
+        return functools.partial(fence, MEMORY_ORDER_SEQ_CST)
     if os.uname().machine not in ("x86_64", "AMD64"):
         raise HCQError("no store fence: libatomic is not installed; install it (package libatomic1) and try again")
     return load_x86_fence()
@@ -246,7 +247,7 @@ class System:
 
     @property
     def fence(self) -> Any:
-        """A callable without arguments that orders earlier stores before later ones. Keep it: it is on the launch path."""
+        """A callable that orders earlier stores before later ones. Keep it: it is on the launch path."""
         if self._fence is None:
             self._fence = load_fence()
         return self._fence

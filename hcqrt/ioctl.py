@@ -64,7 +64,7 @@ class Ioctl(Generic[S]):
         self.name, self.request, self.struct, self.sized = name, request, struct, sized
 
     def __call__(self, fd: FileIOInterface, *, hint: str = "", **fields: Any) -> S:
-        """Fill a zeroed struct from `fields`, issue the call, return the struct. Raises IoctlError; `hint` ends its text."""
+        """Fill a zeroed struct from `fields`, issue the call, return it. Raises IoctlError; `hint` ends its text."""
         argument = fill(self.struct(), fields, self.name)
         self.issue(fd, argument, hint=hint)
         return argument
