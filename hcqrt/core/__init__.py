@@ -1,0 +1,1 @@
+"""Vendor-neutral HCQ: knows no ioctl and no packet."""

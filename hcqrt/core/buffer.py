@@ -1,0 +1,125 @@
+"""HCQBuffer: a range of memory that a device's queues may name."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from hcqrt.core import interop
+from hcqrt.errors import HCQError
+from hcqrt.mmio import MMIOInterface
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from hcqrt.core.device import HCQDevice
+    from hcqrt.core.sints import Sint
+
+
+class HCQBuffer:
+    """`size` bytes at GPU address `va_addr`.
+
+    `dev` is the device whose queues may use it, None once closed. A buffer that `offset` made shares its parent's
+    memory, keeps the parent alive and is closed with it; closing it frees nothing.
+    """
+
+    __slots__ = ("__weakref__", "_parent", "_parts", "dev", "memory", "size", "va_addr")
+
+    def __init__(
+        self,
+        va_addr: Any,
+        size: Any,
+        dev: HCQDevice | None = None,
+        memory: Any = None,
+        parent: HCQBuffer | None = None,
+    ) -> None:
+        self.va_addr: Any = va_addr  # an int, or a symbol in a queue that is submitted with values
+        self.size: Any = size
+        self.dev, self.memory, self._parent = dev, memory, parent
+        self._parts: weakref.WeakSet[HCQBuffer] | None = None
+
+    def _live(self) -> HCQDevice:
+        if self.dev is None:
+            raise HCQError(f"the buffer of {self.size} bytes at {self.va_addr:#x} was closed; allocate another")
+        return self.dev
+
+    def cpu_view(self) -> MMIOInterface:
+        """Its memory as the host sees it. Raises HCQError for memory allocated without cpu_access or host."""
+        self._live()
+        view: MMIOInterface | None = self.memory.cpu if self.memory is not None else None
+        if view is None:
+            raise HCQError(
+                f"the buffer at {self.va_addr:#x} is not mapped for the host: alloc(cpu_access=True), or copyout()"
+            )
+        return view.view(self.va_addr - self.memory.va, self.size, "B")
+
+    def copyin(self, data: Any) -> None:
+        """Copy host bytes into the buffer's start. The data may be changed as soon as the call returns."""
+        self._live().copyin(self, interop.byte_view(data))
+
+    def copyout(self, into: Any = None) -> Any:
+        """Wait for earlier work, then copy the start into `into` (writable, at most `size` bytes) or new bytes."""
+        target = bytearray(self.size) if into is None else into
+        view = interop.byte_view(target)
+        if view.readonly:
+            raise ValueError("copyout needs writable memory")
+        self._live().copyout(view, self)
+        return target
+
+    def fill(self, byte: int) -> None:
+        """Set every byte, on the device."""
+        if not 0 <= byte <= 0xFF:
+            raise ValueError(f"fill value {byte} is not a byte")
+        self._live().fill(self, byte)
+
+    def offset(self, offset: Sint, size: Sint | None = None) -> HCQBuffer:
+        """A part of this buffer. Raises ValueError when it leaves the buffer; symbols are checked at submission."""
+        self._live()
+        length: Any = self.size - offset if size is None else size
+        known = isinstance(offset, int) and isinstance(length, int) and isinstance(self.size, int)
+        if known and not (0 <= offset <= offset + length <= self.size):  # type: ignore[operator]  # known: all ints
+            raise ValueError(f"[{offset}, +{length}) leaves the buffer of {self.size} bytes")
+        part = HCQBuffer(self.va_addr + offset, length, self.dev, self.memory, self)
+        if self._parts is None:
+            self._parts = weakref.WeakSet()
+        self._parts.add(part)
+        return part
+
+    def as_numpy(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """A NumPy array on the buffer's memory (host-visible buffers only); synchronize() before reading."""
+        return interop.as_numpy(self, dtype, shape)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return interop.dlpack(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return interop.DLPACK_CPU
+
+    def close(self) -> None:
+        """Free the memory once the device no longer uses it. Twice is fine."""
+        dev, self.dev = self.dev, None
+        memory, self.memory = self.memory, None
+        for part in self._parts or ():
+            part.close()
+        if dev is not None and memory is not None and self._parent is None:
+            dev.free(memory)
+
+    def __del__(self) -> None:
+        memory = getattr(self, "memory", None)
+        if memory is not None and self._parent is None and self.dev is not None:
+            warnings.warn(f"{self!r} was dropped without close()", ResourceWarning, source=self, stacklevel=2)
+            self.dev.drop(memory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = f"{self.va_addr:#x}" if isinstance(self.va_addr, int) else repr(self.va_addr)
+        return f"<HCQBuffer {self.size} bytes at {where}{'' if self.dev else ', closed'}>"

@@ -1,0 +1,302 @@
+"""HCQDevice: one GPU behind queues: timeline, memory with cache, staged copies, waiting, faults, closing."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from decimal import Decimal
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from hcqrt.config import Config
+from hcqrt.core.alloc import AllocationCache
+from hcqrt.core.buffer import HCQBuffer
+from hcqrt.core.signal import HCQSignal, SignalPool
+from hcqrt.core.staging import Staging
+from hcqrt.errors import HCQError, OutOfMemory
+from hcqrt.fileio import System
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from hcqrt.core.alloc import FencedRing
+    from hcqrt.core.program import HCQProgram
+    from hcqrt.core.queue import HWQueue
+
+MemoryKind = tuple[bool, bool, bool]  # host, cpu_access, uncached
+CACHE_SHARE = 4  # the cache keeps at most this part of the device's memory: a quarter
+
+
+class HCQDevice(ABC):
+    """A device opened by `open_device`. Vendor devices bring the driver up and make queues and programs.
+
+    `timeline_signal` reaches `timeline_value - 1` when all work of the launch and copy calls has finished.
+    """
+
+    name: str
+    arch: str
+    kernargs: FencedRing
+    timeline_signal: HCQSignal
+    staging: Staging
+
+    def __init__(self, name: str, system: System, config: Config) -> None:
+        self.name, self.system, self.config = name, system, config
+        self.wait_timeout_ms = config.wait_timeout_ms
+        self.lock = threading.RLock()
+        self.timeline_value = 1
+        self.broken: HCQError | None = None  # why every later call fails: fault, fork or close
+        self.last_launch = "none"
+        self.pid = system.getpid()
+        self._closed = self._forked = False
+        self._live: dict[int, tuple[MemoryKind, int, Any]] = {}  # id(memory) -> kind, bytes, memory
+        self._pending: deque[tuple[Any, Any]] = deque()  # freed, but work may still use it
+        self._dropped: deque[Any] = deque()  # left by finalisers, which may run anywhere
+        self._children: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._in_use = self._peak = 0
+        self._cache: AllocationCache[Any] | None = None
+        self._signals = SignalPool(self._signal_page, self.ticks_to_us)
+        os.register_at_fork(after_in_child=functools.partial(_after_fork, weakref.ref(self)))
+
+    # what vendor devices provide
+
+    @abstractmethod
+    def compute_queue(self) -> HWQueue:
+        """A new empty queue for kernels."""
+
+    @abstractmethod
+    def copy_queue(self) -> HWQueue | None:
+        """A new empty queue for copies, or None where the device has none."""
+
+    @abstractmethod
+    def program(self, binary: bytes, name: str | None = None) -> HCQProgram:
+        """Load a kernel. `name` chooses one of several in a file. Raises BinaryError; nothing stays loaded."""
+
+    @abstractmethod
+    def ticks_to_us(self, ticks: int) -> Decimal: ...
+    @abstractmethod
+    def _allocate(self, nbytes: int, kind: MemoryKind) -> Any:
+        """Memory from the driver, with `va`, `nbytes` and `cpu`. Raises OutOfMemory."""
+
+    @abstractmethod
+    def _release(self, memory: Any) -> None: ...
+    @abstractmethod
+    def _signal_page(self) -> Any: ...
+    @abstractmethod
+    def _marks(self) -> Any:
+        """What has been submitted so far, for `_retired`."""
+
+    @abstractmethod
+    def _retired(self, marks: Any) -> bool: ...
+    @abstractmethod
+    def _wait_marks(self, marks: Any) -> None: ...
+    @abstractmethod
+    def _poll_fault(self) -> HCQError | None:
+        """The device's fault, read from the driver, or None."""
+
+    @abstractmethod
+    def _close_driver(self) -> None:
+        """Give everything back that open took. Called once, with nothing in flight or the device faulted."""
+
+    @abstractmethod
+    def _total_bytes(self) -> int: ...
+
+    # timeline
+
+    def next_timeline(self) -> int:
+        """Claim the next value of the timeline; the caller's queue waits for the one before and signals this one."""
+        value = self.timeline_value
+        self.timeline_value = value + 1
+        return value
+
+    def new_signal(self, value: int = 0) -> HCQSignal:
+        self.check_usable()
+        return self._signals.new(self, value)
+
+    def synchronize(self, timeout_ms: int | None = None) -> None:
+        """Wait until all launches and copies have finished. Raises DeviceFault or SignalTimeout."""
+        self.check_usable()
+        self.timeline_signal.wait(self.timeline_value - 1, timeout_ms)
+        self.check_health()
+
+    # health
+
+    def check_usable(self) -> None:
+        """Raise why the device cannot be used any more, when it cannot."""
+        if self.broken is not None:
+            raise type(self.broken)(*self.broken.args)
+
+    def check_health(self) -> None:
+        """Ask the driver for a fault; a fault is sticky and every later call raises it again."""
+        if self.broken is None:
+            self.broken = self._poll_fault()
+        self.check_usable()
+
+    def describe_wait(self, signal: HCQSignal, target: int, waited_ms: int) -> str:
+        what = "compute timeline" if signal is self.timeline_signal else repr(signal)
+        return (
+            f"{self.name}: {what} stuck at {signal.value}, waited {waited_ms / 1000:.1f} s for {target}; "
+            f"last launch: {self.last_launch}. No fault is reported: the kernel may be endless, or a queue may wait "
+            "for a signal that nothing sets; see the kernel log (Xid), or raise HCQRT_WAIT_TIMEOUT_MS"
+        )
+
+    # memory
+
+    def alloc(
+        self, nbytes: int, *, host: bool = False, cpu_access: bool = False, uncached: bool = False, image: Any = None
+    ) -> HCQBuffer:
+        """Memory of `nbytes`: on the device, mapped for the host too (`cpu_access`), or in host memory (`host`).
+
+        Contents are undefined. Raises OutOfMemory with what is in use, cached and there in all.
+        """
+        self.check_usable()
+        if image is not None:
+            raise ValueError(f"{self.name} has no images")
+        if nbytes <= 0:
+            raise ValueError(f"a buffer needs at least 1 byte, got {nbytes}")
+        with self.lock:
+            memory = self.take_memory(nbytes, (host, cpu_access, uncached))
+            return HCQBuffer(memory.va, nbytes, self, memory)
+
+    def take_memory(self, nbytes: int, kind: MemoryKind) -> Any:
+        """Memory from the cache or the driver, counted and freed on close. Called with the lock."""
+        self._sweep()
+        size = self.round_size(nbytes, kind)
+        memory = self._cache.take((kind, size)) if self._cache else None
+        if memory is None:
+            try:
+                memory = self._allocate(size, kind)
+            except OutOfMemory:
+                memory = self._allocate_after_clean(size, kind)
+        self._live[id(memory)] = (kind, size, memory)
+        self._in_use += size
+        self._peak = max(self._peak, self._in_use)
+        return memory
+
+    def _allocate_after_clean(self, size: int, kind: MemoryKind) -> Any:
+        for marks, _ in list(self._pending):
+            self._wait_marks(marks)
+        self._sweep()
+        if self._cache is not None:
+            self._cache.clear()
+        try:
+            return self._allocate(size, kind)
+        except OutOfMemory as error:
+            stats = self.memory_stats()
+            raise OutOfMemory(
+                f"{self.name}: {size} bytes asked, {stats['in_use']} in use, {stats['cached']} cached, "
+                f"{stats['total']} in all; close buffers you no longer need ({error})"
+            ) from error
+
+    def round_size(self, nbytes: int, kind: MemoryKind) -> int:
+        """The size that is really allocated, so that the cache finds it again."""
+        return -(-nbytes // self.system.page_size) * self.system.page_size
+
+    def free(self, memory: Any) -> None:
+        """Take memory back; it is reused or released once what was submitted so far has retired."""
+        with self.lock:
+            if id(memory) not in self._live or self._forked:
+                return
+            self._in_use -= self._live[id(memory)][1]
+            self._pending.append((self._marks(), memory))
+            self._sweep()
+
+    def drop(self, memory: Any) -> None:
+        """As `free`, from a finaliser: only noted, since it may run in the middle of anything."""
+        self._dropped.append(memory)
+
+    def _sweep(self) -> None:
+        while self._dropped:
+            memory = self._dropped.popleft()
+            if id(memory) in self._live:
+                self._in_use -= self._live[id(memory)][1]
+                self._pending.append((self._marks(), memory))
+        while self._pending and (self.broken is not None or self._retired(self._pending[0][0])):
+            memory = self._pending.popleft()[1]
+            kind, size, _ = self._live.pop(id(memory))
+            if self._cache is None and self.config.cache:
+                self._cache = AllocationCache(self._release, self._total_bytes() // CACHE_SHARE)
+            if self._cache is not None and self.broken is None:
+                self._cache.put((kind, size), size, memory)
+            else:
+                self._release(memory)
+
+    def memory_stats(self) -> dict[str, int]:
+        """Bytes: `in_use` by live buffers and programs, `cached`, `total` of the device, `peak` of in_use."""
+        with self.lock:
+            cached = self._cache.cached_bytes if self._cache else 0
+            pending = sum(self._live[id(memory)][1] for _, memory in self._pending)
+            return {
+                "in_use": self._in_use,
+                "cached": cached + pending,
+                "total": self._total_bytes(),
+                "peak": self._peak,
+            }
+
+    # copies
+
+    def copyin(self, dest: HCQBuffer, data: memoryview) -> None:
+        self.staging.copyin(dest, data)
+
+    def copyout(self, into: memoryview, src: HCQBuffer) -> None:
+        self.staging.copyout(into, src)
+
+    def fill(self, dest: HCQBuffer, byte: int) -> None:
+        self.staging.fill(dest, byte)
+
+    # closing
+
+    def own(self, child: Any) -> None:
+        """Close `child` (a bound queue, a program) before the device."""
+        self._children.add(child)
+
+    def disown(self, child: Any) -> None:
+        self._children.discard(child)
+
+    def close(self) -> None:
+        """Wait for the work in flight, unless the device has faulted, then free everything. Twice is fine."""
+        if self._closed or self._forked:
+            return
+        with self.lock:
+            self._closed = True
+            try:
+                if self.broken is None:
+                    self._wait_marks(self._marks())
+            except HCQError as error:
+                self.broken = error
+            for child in list(self._children):
+                child.close()
+            self.broken = self.broken or HCQError(f"{self.name} was closed; open it again")
+            self._sweep()
+            for _, _, memory in list(self._live.values()):
+                self._release(memory)
+            self._live.clear()
+            if self._cache is not None:
+                self._cache.clear()
+            self._close_driver()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.arch}{' closed' if self._closed else ''}>"
+
+
+def _after_fork(reference: weakref.ref[HCQDevice]) -> None:
+    """In the child: the device belongs to the parent. Later calls say so, and close() leaves it alone."""
+    dev = reference()
+    if dev is None or dev._closed:
+        return
+    dev._forked, dev.lock = True, threading.RLock()
+    dev.broken = HCQError(
+        f"{dev.name} was opened by process {dev.pid}, this is its fork {os.getpid()}; "
+        "open the device after the fork, or start processes with the spawn method"
+    )
