@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.core.alloc import FencedRing
 from hcqrt.core.patch import MemoryPatch
-from hcqrt.core.sints import Sint, is_symbolic
+from hcqrt.core.sints import is_symbolic
 from hcqrt.errors import HCQError, LaunchError
 
 if TYPE_CHECKING:
     from hcqrt.core.buffer import HCQBuffer
     from hcqrt.core.device import HCQDevice
-    from hcqrt.core.queue import HWQueue
 
 Launch = Callable[[Sequence["HCQBuffer"], Sequence[Any]], None]
 Size = tuple[int, int, int]
@@ -59,6 +58,14 @@ class HCQArgsState:
         self.patches: list[MemoryPatch] = []
         self.used = False  # a launch already uses what the slot holds besides the arguments
 
+    def copy_of(self, ring: FencedRing, nbytes: int) -> HCQArgsState:
+        """The same arguments in another slot, symbols included: for a second launch whose slot must differ."""
+        other = HCQArgsState(self.prg, ring, nbytes)
+        other.mv[other.offset : other.offset + nbytes] = self.mv[self.offset : self.offset + nbytes]
+        move = other.offset - self.offset
+        other.patches = [MemoryPatch(other.mv, p.offset + move, p.fmt, p.value, p.mask) for p in self.patches]
+        return other
+
     def in_flight(self, progress: int) -> None:
         """A submission with this progress value reads the slot."""
         if progress > self._segment.fence:
@@ -76,17 +83,10 @@ class CLikeArgsState(HCQArgsState):
     __slots__ = ()
 
     def __init__(
-        self,
-        prg: HCQProgram,
-        ring: FencedRing,
-        nbytes: int,
-        prefix: bytes,
-        bufs: Sequence[HCQBuffer],
-        vals: Sequence[Any],
+        self, prg: HCQProgram, ring: FencedRing, nbytes: int, bufs: Sequence[HCQBuffer], vals: Sequence[Any]
     ) -> None:
         super().__init__(prg, ring, nbytes)
         start = self.offset
-        self.mv[start : start + len(prefix)] = prefix
         for param, value in zip(prg.params_for(len(bufs), len(vals)), (*(b.va_addr for b in bufs), *vals), strict=True):
             patch = MemoryPatch(self.mv, start + prg.param_base + param.offset, UNSIGNED[param.size], value, None)
             if is_symbolic(value) and not isinstance(value, float):
@@ -180,7 +180,7 @@ class HCQProgram(ABC):
                 args = self.fill_kernargs(bufs, vals)
                 value = dev.timeline_value
                 queue = dev.compute_queue().wait(dev.timeline_signal, value - 1).memory_barrier().timestamp(start)
-                self.exec_on(queue, args, global_size, local_size, shared)
+                queue.exec(self, args, global_size, local_size, shared)
                 queue.timestamp(end).signal(dev.timeline_signal, value).submit(dev)
                 dev.timeline_value = value + 1
             dev.timeline_signal.wait(value)
@@ -188,19 +188,6 @@ class HCQProgram(ABC):
         finally:
             start.close()
             end.close()
-
-    def exec_on(
-        self,
-        queue: HWQueue,
-        args: HCQArgsState,
-        global_size: Sequence[Sint],
-        local_size: Sequence[Sint],
-        dynamic_shared: int,
-    ) -> None:
-        """Append a launch with dynamic shared memory to a queue; devices without it take 0 only."""
-        if dynamic_shared:
-            raise LaunchError(f"{self.name}: {self.dev.name} has no dynamic shared memory")
-        queue.exec(self, args, global_size, local_size)
 
     @abstractmethod
     def prepare(self, global_size: Size, local_size: Size, dynamic_shared: int) -> Launch:

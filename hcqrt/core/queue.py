@@ -101,9 +101,14 @@ class HWQueue:
         raise HCQError(f"{type(self).__name__} has no memory_barrier")
 
     def exec(
-        self, prg: HCQProgram, args_state: HCQArgsState, global_size: Sequence[Sint], local_size: Sequence[Sint]
+        self,
+        prg: HCQProgram,
+        args_state: HCQArgsState,
+        global_size: Sequence[Sint],
+        local_size: Sequence[Sint],
+        dynamic_shared: int = 0,
     ) -> Self:
-        """Run `prg` on `global_size` workgroups of `local_size` threads."""
+        """Run `prg` on `global_size` workgroups of `local_size` threads, with that many bytes of shared memory more."""
         raise HCQError(f"{type(self).__name__} runs no kernels; use compute_queue()")
 
     def copy(self, dest: Any, src: Any, nbytes: Sint) -> Self:

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through the kernel driver's own ioctls."""

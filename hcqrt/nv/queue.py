@@ -1,0 +1,215 @@
+"""NVIDIA command queues: host semaphores, compute launches through QMDs, copy engine."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hcqrt.autogen.nv import clc7b5 as ce
+from hcqrt.autogen.nv import clc7c0 as compute
+from hcqrt.autogen.nv import clc56f as host
+from hcqrt.core.patch import MemoryPatch
+from hcqrt.core.program import HCQArgsState, three
+from hcqrt.core.queue import HWQueue
+from hcqrt.core.sints import Sint, hi_lo, is_symbolic, lo_hi
+from hcqrt.nv.methods import ACQUIRE_GEQ, COMPUTE, COPY, HOST, IMMD, RELEASE_TIMESTAMP, header
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from hcqrt.core.device import HCQDevice
+    from hcqrt.core.signal import HCQSignal
+    from hcqrt.nv.gpfifo import GpFifo
+    from hcqrt.nv.qmd import QmdTemplate
+
+SEMAPHORE = header(HOST, host.NVC56F_SEM_ADDR_LO, 5)
+# NVC7C0_INVALIDATE_SHADER_CACHES_NO_WFI: instruction 0, global data 4, constant 12
+INVALIDATE_ALL = 0x1011
+# NVC7C0_INVALIDATE_SHADER_CACHES, which waits for the engine: instruction 0, flush data 2, data 4, constant 12
+WAIT_AND_INVALIDATE_ALL = 0x1015
+PCAS_INVALIDATE_COPY_SCHEDULE = 3  # NVC7C0_SEND_SIGNALING_PCAS2_B_PCAS_ACTION_INVALIDATE_COPY_SCHEDULE
+# NVC7B5_LAUNCH_DMA: NON_PIPELINED 2, FLUSH_ENABLE bit 2, SRC and DST PITCH bits 7 and 8, MULTI_LINE bit 9, REMAP bit 10
+COPY_LINEAR, COPY_MULTI_LINE, COPY_REMAP = 0x186, 0x200, 0x400
+COPY_BYTES_MAX = 1 << 31  # LINE_LENGTH_IN has 32 bits; a power of two keeps every piece aligned
+# NVC7B5_SET_REMAP_COMPONENTS: X takes constant B; component size 1 or 4 bytes at 17:16
+REMAP_FILL = {1: 0x0000_0005, 4: 0x0003_0005}
+
+
+class NVQueue(HWQueue):
+    """What compute and copy queues share: methods and host semaphores."""
+
+    dev: Any
+
+    def method(self, subchannel: int, offset: int, *data: Any) -> Self:
+        """Words to consecutive methods from byte `offset`."""
+        return self.q(header(subchannel, offset, len(data)), *data)
+
+    def wait(self, signal: HCQSignal, value: Sint) -> Self:
+        return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(value), ACQUIRE_GEQ)
+
+    def signal(self, signal: HCQSignal, value: Sint) -> Self:
+        return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(value), RELEASE_TIMESTAMP)
+
+    def timestamp(self, signal: HCQSignal) -> Self:
+        return self.signal(signal, 0)
+
+
+class NVComputeQueue(NVQueue):
+    """Kernel launches. Those that follow each other directly are chained: each QMD starts the next one."""
+
+    def __init__(self, dev: HCQDevice) -> None:
+        super().__init__(dev)
+        self._active: tuple[QmdTemplate, memoryview, int] | None = None  # last QMD, when nothing came after it
+        self._releases = 0  # release slots of the active QMD in use
+        self._running = False  # a launch of this queue may still run at this point
+
+    def _channel(self, dev: Any) -> GpFifo:
+        fifo: GpFifo = dev.compute_fifo
+        return fifo
+
+    def setup(self, *, shared_window_va: int, local_window_va: int) -> Self:
+        """Once per channel: the class, and the windows, which must be set even when unused (nv-engine facts 3)."""
+        self.method(COMPUTE, compute.NVC7C0_SET_OBJECT, self.dev.compute_class)
+        self.method(COMPUTE, compute.NVC7C0_SET_SHADER_SHARED_MEMORY_WINDOW_A, *hi_lo(shared_window_va))
+        return self.method(COMPUTE, compute.NVC7C0_SET_SHADER_LOCAL_MEMORY_WINDOW_A, *hi_lo(local_window_va))
+
+    def local_memory(self, va: int, bytes_per_tpc: int, max_sm_count: int) -> Self:
+        """Where kernels spill. The engine must be idle: nothing before may still run."""
+        self.method(COMPUTE, compute.NVC7C0_SET_SHADER_LOCAL_MEMORY_A, *hi_lo(va))
+        return self.method(
+            COMPUTE,
+            compute.NVC7C0_SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A,
+            *hi_lo(bytes_per_tpc),
+            max_sm_count,
+        )
+
+    def wait(self, signal: HCQSignal, value: Sint) -> Self:
+        self._active = None
+        return super().wait(signal, value)
+
+    def memory_barrier(self) -> Self:
+        self._active = None
+        if self._running:
+            self._running = False
+            return self.method(COMPUTE, compute.NVC7C0_INVALIDATE_SHADER_CACHES, WAIT_AND_INVALIDATE_ALL)
+        return self.method(COMPUTE, compute.NVC7C0_INVALIDATE_SHADER_CACHES_NO_WFI, INVALIDATE_ALL)
+
+    def signal(self, signal: HCQSignal, value: Sint) -> Self:
+        """Through a release slot of the QMD when a launch came last, else by the host after the engine is idle."""
+        if self._active is None or self._releases == 2:
+            self._active, self._running = None, False
+            return super().signal(signal, value)
+        template, mv, start = self._active
+        slot = template.layout.release_offsets[self._releases]
+        self._releases += 1
+        enable = template.layout.release_flags
+        if is_symbolic(signal.value_va):
+            raise ValueError("a signal's address cannot be a symbol")
+        struct.pack_into("<2I", mv, start + slot, signal.value_va & 0xFFFF_FFFF, enable | signal.value_va >> 32)
+        self._patch(MemoryPatch(mv, start + slot + 8, "Q", value, None))
+        return self
+
+    def exec(
+        self,
+        prg: Any,
+        args_state: HCQArgsState,
+        global_size: Sequence[Sint],
+        local_size: Sequence[Sint],
+        dynamic_shared: int = 0,
+    ) -> Self:
+        grid, block = three(global_size, "global_size"), three(local_size, "local_size")
+        try:
+            template = prg.templates[grid, block, dynamic_shared]
+        except KeyError:
+            template = prg.template(grid, block, dynamic_shared)
+        if args_state.used:  # the slot's QMD and dimensions belong to an earlier launch with the same arguments
+            args_state = args_state.copy_of(self.dev.kernargs, prg.slot_bytes)
+        args_state.used = True
+        self.bind_args_state(args_state)
+        mv, bank0, start = args_state.mv, args_state.offset, args_state.offset + prg.qmd_offset
+        va = args_state.va + prg.qmd_offset
+        mv[bank0 : bank0 + prg.param_base] = template.bank0_prefix
+        mv[start : start + template.nbytes] = template.data
+        template.store_bank0(mv, start, args_state.va)
+        if template.symbols:
+            self._patch_symbols(template, mv, bank0, start)
+        if self._active is not None:
+            previous, previous_mv, previous_start = self._active
+            previous.store_dependent(previous_mv, previous_start, va)
+        else:
+            if self._running:
+                self.method(COMPUTE, compute.NVC7C0_WAIT_FOR_IDLE, 0)
+            self.launch(va)
+        self._active, self._releases, self._running = (template, mv, start), 0, True
+        self.dev.last_launch = prg.name
+        return self
+
+    def _patch_symbols(self, template: QmdTemplate, mv: memoryview, bank0: int, qmd: int) -> None:
+        for base, symbols in ((qmd, template.symbols), (bank0, template.bank0_symbols)):
+            for offset, fmt, value in symbols:
+                self._patch(MemoryPatch(mv, base + offset, fmt, value, None))
+
+    def launch(self, qmd_va: Sint) -> Self:
+        """Start the QMD at `qmd_va`, 256-byte aligned and below 2**40."""
+        return self.q(
+            header(COMPUTE, compute.NVC7C0_SEND_PCAS_A, 1),
+            qmd_va >> 8,
+            header(COMPUTE, compute.NVC7C0_SEND_SIGNALING_PCAS2_B, PCAS_INVALIDATE_COPY_SCHEDULE, IMMD),
+        )
+
+
+class NVCopyQueue(NVQueue):
+    """Copies and fills on a copy engine of its own, so that they overlap kernels."""
+
+    def _channel(self, dev: Any) -> GpFifo:
+        fifo: GpFifo = dev.copy_fifo
+        return fifo
+
+    def setup(self) -> Self:
+        return self.method(COPY, ce.NVC7B5_SET_OBJECT, self.dev.copy_class)
+
+    def copy(self, dest: Any, src: Any, nbytes: Sint) -> Self:
+        """Copy `nbytes`, in pieces the engine can take; a symbolic size must be below 2**32."""
+        dest_va, src_va = address_of(dest), address_of(src)
+        if is_symbolic(nbytes):
+            return self._copy_piece(dest_va, src_va, nbytes)
+        for done in range(0, nbytes, COPY_BYTES_MAX):  # type: ignore[arg-type]  # not symbolic here
+            self._copy_piece(dest_va + done, src_va + done, min(COPY_BYTES_MAX, nbytes - done))
+        return self
+
+    def _copy_piece(self, dest_va: Sint, src_va: Sint, nbytes: Any) -> Self:
+        self.method(COPY, ce.NVC7B5_OFFSET_IN_UPPER, *hi_lo(src_va), *hi_lo(dest_va))
+        self.method(COPY, ce.NVC7B5_LINE_LENGTH_IN, nbytes)
+        return self.method(COPY, ce.NVC7B5_LAUNCH_DMA, COPY_LINEAR)
+
+    def copy_2d(self, dest: Any, src: Any, row_bytes: Sint, rows: Sint, dest_pitch: Sint, src_pitch: Sint) -> Self:
+        """Copy `rows` rows of `row_bytes`, which start `dest_pitch` and `src_pitch` bytes apart."""
+        for pitch in (dest_pitch, src_pitch):
+            if not is_symbolic(pitch) and not is_symbolic(row_bytes) and pitch < row_bytes:  # type: ignore[operator]
+                raise ValueError(f"rows of {row_bytes} bytes overlap at a pitch of {pitch}")
+        self.method(COPY, ce.NVC7B5_OFFSET_IN_UPPER, *hi_lo(address_of(src)), *hi_lo(address_of(dest)))
+        self.method(COPY, ce.NVC7B5_PITCH_IN, src_pitch, dest_pitch, row_bytes, rows)
+        return self.method(COPY, ce.NVC7B5_LAUNCH_DMA, COPY_LINEAR | COPY_MULTI_LINE)
+
+    def fill(self, dest: Any, nbytes: Sint, byte: int) -> Self:
+        """Set `nbytes` bytes to `byte`, four at a time where address and size allow."""
+        if not 0 <= byte <= 0xFF:
+            raise ValueError(f"fill value {byte} is not a byte")
+        va: Any = address_of(dest)
+        size: Any = nbytes
+        wide = isinstance(va, int) and isinstance(size, int) and va % 4 == size % 4 == 0
+        unit = 4 if wide else 1
+        self.method(COPY, ce.NVC7B5_SET_REMAP_CONST_B, byte * 0x0101_0101 if wide else byte, REMAP_FILL[unit])
+        pieces = range(0, size, COPY_BYTES_MAX) if isinstance(size, int) else (0,)
+        for done in pieces:
+            piece = min(COPY_BYTES_MAX, size - done) // unit if isinstance(size, int) else size
+            self.method(COPY, ce.NVC7B5_OFFSET_OUT_UPPER, *hi_lo(va + done))
+            self.method(COPY, ce.NVC7B5_LINE_LENGTH_IN, piece)
+            self.method(COPY, ce.NVC7B5_LAUNCH_DMA, COPY_LINEAR | COPY_REMAP)
+        return self
+
+
+def address_of(place: Any) -> Any:
+    """The GPU address of a buffer, or the address itself."""
+    return getattr(place, "va_addr", place)
