@@ -1,0 +1,1 @@
+"""The NumPy core: runs micro-op programs on flat arrays over threads."""
