@@ -1,0 +1,1 @@
+"""The emulated NVIDIA driver and GPUs."""
