@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.core.alloc import FencedRing
 from hcqrt.core.patch import MemoryPatch
-from hcqrt.core.sints import is_symbolic
+from hcqrt.core.sints import ForeignSymbol, Symbol, is_symbolic
 from hcqrt.errors import HCQError, LaunchError
 
 if TYPE_CHECKING:
@@ -88,19 +88,28 @@ class CLikeArgsState(HCQArgsState):
         super().__init__(prg, ring, nbytes)
         start = self.offset
         for param, value in zip(prg.params_for(len(bufs), len(vals)), (*(b.va_addr for b in bufs), *vals), strict=True):
-            patch = MemoryPatch(self.mv, start + prg.param_base + param.offset, UNSIGNED[param.size], value, None)
-            if is_symbolic(value) and not isinstance(value, float):
-                self.patches.append(patch)
+            place = start + prg.param_base + param.offset
+            if isinstance(value, (Symbol, ForeignSymbol)):
+                self.patches.append(MemoryPatch(self.mv, place, item_format(param), value, None))
             else:
-                struct.pack_into(f"<{UNSIGNED[param.size]}", self.mv, patch.offset, scalar_bits(value, param.size))
+                struct.pack_into(f"<{item_format(param)}", self.mv, place, scalar_bits(value, param.size))
+
+
+def item_format(param: Param) -> str:
+    """struct format of one parameter; what is no scalar is a C struct and given as bytes."""
+    return UNSIGNED.get(param.size, f"{param.size}s")
 
 
 UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 FLOATS = {2: "e", 4: "f", 8: "d"}
 
 
-def scalar_bits(value: Any, nbytes: int) -> int:
-    """A scalar argument as the bits of its parameter. Raises LaunchError when it does not fit."""
+def scalar_bits(value: Any, nbytes: int) -> Any:
+    """An argument as the bits of its parameter, struct parameters as bytes. Raises LaunchError when it does not fit."""
+    if nbytes not in UNSIGNED:
+        if not isinstance(value, (bytes, bytearray)) or len(value) != nbytes:
+            raise LaunchError(f"argument {value!r}: the parameter is a struct, pass its {nbytes} bytes")
+        return bytes(value)
     if isinstance(value, float):
         if nbytes not in FLOATS:
             raise LaunchError(f"argument {value!r}: the parameter has {nbytes} bytes, no float has; pass an integer")

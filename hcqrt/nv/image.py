@@ -37,6 +37,7 @@ class Kernel:
     shared_in_abi: bool  # shared memory follows the toolkit's rules: reserve on sm_80 and up, dynamic part allowed
     banks: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # constant bank number -> (offset, bytes)
     unresolved: tuple[str, ...] = ()  # external functions it needs: refused when it is chosen
+    refusal: str = ""  # another reason why it cannot be launched
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Relocation:
     offset: int
     kind: str
     value: int
+    absolute: bool = False  # `value` is the address itself
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Image:
         """The bytes to load at GPU address `va`, every relocation applied."""
         data = bytearray(self.data)
         for relocation in self.relocations:
-            patch(data, relocation, va + relocation.value)
+            value = relocation.value if relocation.absolute else va + relocation.value
+            patch(data, relocation, value & 0xFFFF_FFFF_FFFF_FFFF)
         return bytes(data)
 
     def pick(self, name: str | None) -> Kernel:
@@ -83,6 +86,8 @@ class Image:
                 f"kernel {name} needs {', '.join(kernel.unresolved)}, which only the vendor's driver provides; "
                 "build it without printf, assert, malloc and device-side launches"
             )
+        if kernel.refusal:
+            raise BinaryError(f"kernel {name}: {kernel.refusal}")
         return kernel
 
 
@@ -90,6 +95,7 @@ class Image:
 PATCHES = {
     "data32": ("<I", 0, lambda value: value & 0xFFFF_FFFF),
     "data64": ("<Q", 0, lambda value: value),
+    "data32_lo": ("<I", 0, lambda value: value & 0xFFFF_FFFF),
     "data32_hi": ("<I", 0, lambda value: value >> 32),
     "lo32": ("<I", 4, lambda value: value & 0xFFFF_FFFF),  # instruction bits 63:32
     "hi32": ("<I", 4, lambda value: value >> 32),

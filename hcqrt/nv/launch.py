@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcqrt.core.program import UNSIGNED, Param, scalar_bits
+from hcqrt.core.program import UNSIGNED, Param, item_format, scalar_bits
 from hcqrt.core.queue import PackedQueue
 from hcqrt.core.sints import Variable, is_symbolic
 from hcqrt.errors import LaunchError
@@ -31,7 +31,7 @@ def gapped_format(params: Sequence[Param]) -> str:
     for param in params:
         if param.offset < end:
             raise LaunchError(f"the parameter at offset {param.offset} overlaps the one before")
-        text += f"{param.offset - end}x{UNSIGNED[param.size]}"
+        text += f"{param.offset - end}x{item_format(param)}"
         end = param.offset + param.size
     return text
 
@@ -43,7 +43,7 @@ class PackedLaunch:
     parameters, padding to 256 bytes, the QMD with the timeline's release in it.
     """
 
-    __slots__ = ("_buf_count", "_compute", "_dev", "_pack_into", "_packed", "_parts", "_prg", "_slot_bytes",
+    __slots__ = ("_buf_count", "_compute", "_dev", "_has_structs", "_pack_into", "_packed", "_parts", "_prg", "_slot_bytes",
                  "_template", "_val_count")  # fmt: skip
 
     def __init__(self, prg: NVProgram, template: QmdTemplate) -> None:
@@ -55,6 +55,7 @@ class PackedLaunch:
         self._parts = (template.bank0_prefix, qmd[:payload], qmd[payload + 8 : bank0], qmd[bank0 + 8 :])
         self._slot_bytes = prg.slot_bytes
         self._buf_count = self._val_count = -1
+        self._has_structs = False
         self._pack_into: Any = None
 
     def __call__(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> None:
@@ -68,6 +69,8 @@ class PackedLaunch:
             if offset + self._slot_bytes > ring.limit:
                 ring.turn(self._slot_bytes)
                 offset = ring.cursor
+            if self._has_structs:
+                vals = self._convert(bufs, vals)
             va = ring.va + offset
             value = dev.timeline_value
             prefix, qmd_a, qmd_b, qmd_c = self._parts
@@ -95,6 +98,7 @@ class PackedLaunch:
         tail = f"{prg.qmd_offset - prg.param_base - end}x{len(qmd_a)}sQ{len(qmd_b)}s2I{len(qmd_c)}s"
         self._pack_into = struct.Struct(f"<{prg.param_base}s{gapped_format(params)}{tail}").pack_into
         self._buf_count, self._val_count = len(bufs), len(vals)
+        self._has_structs = any(param.size not in UNSIGNED for param in params)  # struct.pack would cut them silently
         return [buf.va_addr for buf in bufs]
 
     def _convert(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> list[int]:
