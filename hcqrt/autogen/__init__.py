@@ -1,0 +1,1 @@
+"""Tables generated from headers by scripts/gen_*.py; never edited."""

@@ -1,0 +1,1 @@
+"""Parts of the generators in scripts/: header text in, Python tables out."""

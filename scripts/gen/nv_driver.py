@@ -1,0 +1,121 @@
+"""Read one driver tree: constants, status codes, class and control numbers, and records."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gen import nv_tables as tables
+from gen.clang import Clang, GeneratorError, Value, macro_values
+from gen.lexer import defines
+from gen.structs import records
+
+_NUMBER = re.compile(r"cl([0-9a-f]{4})\.h$")
+
+
+def version_tuple(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+@dataclass
+class Driver:
+    """What the headers of one driver version say. Paths are relative to the tree's root."""
+
+    version: str
+    root: Path
+    consts: dict[str, Value] = field(default_factory=dict)
+    status: dict[str, int] = field(default_factory=dict)
+    robust: dict[str, int] = field(default_factory=dict)
+    classes: dict[str, int] = field(default_factory=dict)
+    usermode: dict[str, Value] = field(default_factory=dict)
+    records: dict[str, Any] = field(default_factory=dict)
+    names: dict[Any, str] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+
+
+class DriverReader:
+    """Fills a Driver."""
+
+    def __init__(self, version: str, root: Path, scratch: Path) -> None:
+        self.driver = Driver(version, root)
+        self.root = root
+        self.clang = Clang([root / folder for folder in tables.INCLUDES], scratch)
+
+    def read(self) -> Driver:
+        wanted = [h for h in tables.CONST_HEADERS if (self.root / h).exists()]
+        classes = sorted(p.relative_to(self.root).as_posix() for p in (self.root / tables.CLASS_FOLDER).glob("cl*.h"))
+        if not wanted or not classes:
+            raise GeneratorError(f"driver {self.driver.version}: no headers of open-gpu-kernel-modules in this tree")
+        extra = [h for h in tables.STRUCT_HEADERS if (self.root / h).exists()]
+        prefix = self.includes([*wanted, *extra, *classes])
+        self.note(prefix)
+        self.consts(prefix, wanted)
+        self.class_numbers(prefix, classes)
+        self.faults()
+        self.status()
+        self.driver.records, self.driver.names = records(self.clang, prefix, tables.STRUCTS)
+        return self.driver
+
+    def includes(self, headers: list[str]) -> str:
+        return "".join(f'#include "{self.root / header}"\n' for header in headers)
+
+    def note(self, prefix: str) -> None:
+        """Remember every file of the tree that the text reads."""
+        for include in self.clang.checked(prefix).get_includes():
+            path = Path(str(include.include.name)).resolve()
+            if path.is_relative_to(self.root.resolve()):
+                self.driver.read.add(path.relative_to(self.root.resolve()).as_posix())
+
+    def macros(self, header: str) -> list[str]:
+        """Object-like macros of a header that have a body."""
+        text = (self.root / header).read_text(encoding="utf-8", errors="replace")
+        return [d.name for d in defines(text) if d.params is None and d.body and not d.name.startswith("_")]
+
+    def consts(self, prefix: str, headers: list[str]) -> None:
+        wanted = dict.fromkeys(name for header in headers for name in self.macros(header))
+        for header, names in tables.EXTRA_CONSTS.items():
+            if (self.root / header).exists():
+                wanted |= dict.fromkeys(names)
+        self.driver.consts |= macro_values(self.clang, prefix, list(wanted))
+        files = {(self.root / header).resolve() for header in headers}
+        for constant in self.clang.enum_constants(self.clang.checked(prefix)):
+            if Path(str(constant.location.file)).resolve() in files:
+                self.driver.consts[constant.spelling] = constant.enum_value
+
+    def class_numbers(self, prefix: str, headers: list[str]) -> None:
+        """A class header names its number by a macro without the NVxxxx_ prefix."""
+        numbers = {h: int(m.group(1), 16) for h in headers if (m := _NUMBER.search(h))}
+        names = {h: self.macros(h) for h in numbers}
+        values = macro_values(self.clang, prefix, list(dict.fromkeys(n for found in names.values() for n in found)))
+        for header, wanted in numbers.items():
+            tag = f"NV{wanted:04X}"
+            for name in names[header]:
+                if values.get(name) == wanted and not name.upper().startswith(tag):
+                    self.driver.classes[name] = wanted
+            if wanted & 0xFF == 0x61:
+                self.driver.usermode |= {n: values[n] for n in names[header] if n in values and n.startswith(tag + "_")}
+        self.driver.consts |= self.driver.classes
+
+    def faults(self) -> None:
+        for header in tables.FAULT_HEADERS:
+            if (self.root / header).exists():
+                prefix = self.includes([header])
+                self.note(prefix)
+                names = [n for n in self.macros(header) if n.startswith(tables.FAULT_PREFIX)]
+                for name, value in macro_values(self.clang, prefix, names).items():
+                    self.driver.consts.setdefault(name, value)
+
+    def status(self) -> None:
+        codes = (
+            "#define NV_STATUS_CODE(name, code, text) name = (code),\n"
+            f'enum hcqrt_status {{\n#include "{self.root / tables.STATUS_HEADER}"\n}};\n'
+        )
+        self.note(codes)
+        for constant in self.clang.enum_constants(self.clang.checked(codes)):
+            self.driver.status[constant.spelling] = constant.enum_value
+        prefix = self.includes([tables.ERROR_HEADER])
+        self.note(prefix)
+        values = macro_values(self.clang, prefix, self.macros(tables.ERROR_HEADER))
+        self.driver.robust = {n: v for n, v in values.items() if isinstance(v, int) and n.startswith("ROBUST_CHANNEL_")}

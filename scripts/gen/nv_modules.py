@@ -1,0 +1,183 @@
+"""Texts of hcqrt/autogen/nv/*.py from what the driver trees say (class and QMD modules: nv_classes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gen import nv_tables as tables
+from gen.clang import GeneratorError
+from gen.emit import Raw, assignments, header, table
+from gen.nv_driver import Driver, version_tuple
+from gen.structs import Printer, Record
+
+Entry = tuple[str, str | None]  # version, class name or None where the record is gone
+
+
+def tree(drivers: Sequence[Driver]) -> list[str]:
+    return [f"open-gpu-kernel-modules {driver.version}" for driver in drivers]
+
+
+def consts_text(drivers: Sequence[Driver]) -> str:
+    """Flat constants of the newest driver that has them, and what changed between the versions."""
+    values: dict[str, Any] = {}
+    for driver in drivers:
+        values |= driver.consts
+    values = dict(sorted(values.items()))
+    changes = {name: _changes(drivers, name) for name in values}
+    text = header("Constants of NVIDIA's driver headers: integers, and bit ranges as (msb, lsb).", tree(drivers))
+    text += "from __future__ import annotations\n\n" + assignments(values)
+    text += "\n# Constants whose value depends on the driver: name -> ((first version, value or None), ...).\n"
+    changed = {name: Raw(_pairs(entries)) for name, entries in changes.items() if len(entries) > 1}
+    return text + table("VERSIONED", "dict[str, tuple[tuple[tuple[int, ...], int | tuple[int, int] | None], ...]]", changed)
+
+
+def _pairs(entries: Sequence[tuple[str, Any]]) -> str:
+    return "(" + ", ".join(f"({version_tuple(version)}, {value!r})" for version, value in entries) + ",)"
+
+
+def _changes(drivers: Sequence[Driver], name: str) -> list[tuple[str, Any]]:
+    entries: list[tuple[str, Any]] = []
+    for driver in drivers:
+        value = driver.consts.get(name)
+        if value is None and not entries:
+            continue
+        if not entries or entries[-1][1] != value:
+            entries.append((driver.version, value))
+    if entries and entries[0][0] != drivers[0].version:
+        entries.insert(0, (drivers[0].version, None))
+    return entries
+
+
+def status_text(drivers: Sequence[Driver]) -> str:
+    newest = drivers[-1]
+    text = header("Status codes of RM and UVM, and the robust-channel (Xid) codes.", tree([newest]))
+    text += "from __future__ import annotations\n\n" + assignments(newest.status) + "\n" + assignments(newest.robust) + "\n"
+    text += table("NV_STATUS", "dict[int, str]", _first_names(newest.status))
+    codes = {n: v for n, v in newest.robust.items() if "_RECOVERY_LEVEL_" not in n and not n.endswith("_LAST_ERROR")}
+    return text + "\n" + table("ROBUST_CHANNEL", "dict[int, str]", _first_names(codes))
+
+
+def _first_names(values: dict[str, int]) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for name, value in values.items():
+        names.setdefault(value, name)
+    return names
+
+
+def names_text(drivers: Sequence[Driver]) -> str:
+    """Numbers to names, for error texts and logs."""
+    consts: dict[str, Any] = {}
+    classes: dict[str, int] = {}
+    for driver in drivers:
+        consts |= driver.consts
+        classes |= driver.classes
+    controls = {n: v for n, v in consts.items() if "_CTRL_CMD_" in n and isinstance(v, int) and v > 0xFFFF}
+    text = header("Names of class and control numbers, for error texts and logs.", tree(drivers))
+    text += "from __future__ import annotations\n\n"
+    text += table("CLASS_NAMES", "dict[int, str]", dict(sorted(_first_names(classes).items()))) + "\n"
+    return text + table("CONTROL_NAMES", "dict[int, str]", dict(sorted(_first_names(controls).items())))
+
+
+def ioctls_text(drivers: Sequence[Driver]) -> str:
+    consts: dict[str, Any] = {}
+    known: set[str] = set()
+    for driver in drivers:
+        consts |= driver.consts
+        known |= set(driver.records)
+    escapes = {n: (consts[n], s) for n, s in tables.ESCAPES.items() if n in consts}
+    uvm = {s[:-7]: (consts[s[:-7]], s) for s in tables.STRUCTS if s.startswith("UVM_") and s[:-7] in consts}
+    uvm |= {n: (consts[n], None) for n in tables.UVM_WITHOUT_PARAMS}
+    classes = {n: (consts[n], s) for n, s in tables.CLASSES.items() if n in consts}
+    controls = {n: (v, _control_struct(n, known)) for n, v in consts.items() if "_CTRL_CMD_" in n and isinstance(v, int)}
+    controls = {n: e for n, e in controls.items() if e[1] is not None or n in tables.CONTROL_STRUCTS}
+    text = header("Which number and which struct belong to which call; struct names are keys of structs.LAYOUTS.", tree(drivers))
+    text += "from __future__ import annotations\n\n_Calls = dict[str, tuple[int, str | None]]\n"
+    for name, what, calls in (
+        ("ESCAPES", "RM escapes: ioctl nr, struct.", escapes),
+        ("UVM", "UVM calls: the whole request number, struct.", uvm),
+        ("CLASSES", "RM classes: number, struct of the allocation parameters (None: the class takes none).", classes),
+        ("CONTROLS", "RM controls: number, struct of the parameters.", controls),
+    ):
+        missing = [s for _, s in calls.values() if s is not None and s not in known]
+        if missing:
+            raise GeneratorError(f"{name}: no such struct: {', '.join(missing)}")
+        ordered = dict(sorted(calls.items(), key=lambda item: (item[1][0], item[0])))
+        shown = {n: Raw(f'({hex(v)}, {chr(34) + s + chr(34) if s else None})') for n, (v, s) in ordered.items()}
+        text += f"\n# {what}\n" + table(name, "_Calls", shown)
+    return text
+
+
+def _control_struct(name: str, known: set[str]) -> str | None:
+    if name in tables.CONTROL_STRUCTS:
+        return tables.CONTROL_STRUCTS[name]
+    stems = (name.replace("_CTRL_CMD_", "_CTRL_"), name)
+    return next((f"{stem}_PARAMS" for stem in stems if f"{stem}_PARAMS" in known), None)
+
+
+def structs_text(drivers: Sequence[Driver]) -> str:
+    """Records of all versions: equal layouts once; the newest layout has the plain name, older ones their first version."""
+    printers = []
+    for driver in drivers:
+        printer = Printer(driver.names)
+        for name, cls in driver.records.items():
+            printer.add(cls, name)
+        printers.append(printer)
+    layouts, order = _layouts(drivers, printers)
+    text = header("Records of NVIDIA's driver headers (x86-64 and arm64, little endian).", tree(drivers))
+    text += "from __future__ import annotations\n\nfrom ctypes import Structure, Union, c_char, c_int8, c_int16, c_int32, "
+    text += "c_int64, c_uint8, c_uint16, c_uint32, c_uint64\n"
+    text += "".join(f"\n\nclass {r.name}({r.kind}):\n{r.body}" for r in order)
+    shown = {n: Raw("(" + ", ".join(f"({version_tuple(v)}, {c})" for v, c in e) + ",)") for n, e in layouts.items()}
+    text += "\n\n# Record -> ((first version, class, or None where the record is gone), ...), versions ascending.\n"
+    return text + table("LAYOUTS", "dict[str, tuple[tuple[tuple[int, ...], type[Structure | Union] | None], ...]]", shown)
+
+
+def _layouts(
+    drivers: Sequence[Driver], printers: Sequence[Printer]
+) -> tuple[dict[str, list[Entry]], list[Record]]:
+    full = [_full_bodies(printer) for printer in printers]
+    names = list(dict.fromkeys(name for printer in printers for name in printer.done))
+    curated = [n for n in tables.STRUCTS if any(n in d.records for d in drivers)]
+    tags: dict[tuple[str, str], str] = {}  # (record, its whole layout) -> printed name
+    spans: dict[str, list[tuple[str, str | None]]] = {}
+    for name in names:
+        span: list[tuple[str, str | None]] = []
+        for driver, bodies in zip(drivers, full, strict=True):
+            body = bodies.get(name)
+            if (body is None and not span) or (span and span[-1][1] == body):
+                continue
+            span.append((driver.version, body))
+        spans[name] = span
+        kept = [entry for entry in span if entry[1] is not None]
+        for version, body in kept:
+            suffix = "" if body == kept[-1][1] else "__" + version.replace(".", "_")
+            tags.setdefault((name, str(body)), name + suffix)
+    printed: dict[str, Record] = {}
+    for printer, bodies in zip(printers, full, strict=True):
+        for name, record in printer.done.items():
+            shown = tags[name, bodies[name]]
+            if shown not in printed:
+                body = _renamed(record, {use: tags[use, bodies[use]] for use in record.uses})
+                printed[shown] = Record(shown, record.kind, record.size, body, record.uses)
+    layouts: dict[str, list[Entry]] = {}
+    for name in curated:
+        real = {d.version: d.names[d.records[name]] for d in drivers if name in d.records}
+        target = next(iter(real.values()))
+        layouts[name] = [(v, None if b is None else tags[target, b]) for v, b in spans[target]]
+    return layouts, list(printed.values())
+
+
+def _renamed(record: Record, names: dict[str, str]) -> str:
+    body = record.body
+    for old, new in names.items():
+        body = body.replace(f", {old})", f", {new})").replace(f", {old} *", f", {new} *")
+    return body
+
+
+def _full_bodies(printer: Printer) -> dict[str, str]:
+    """Each record's text with the texts of the records inside it: equal only where the whole layout is."""
+    full: dict[str, str] = {}
+    for name, record in printer.done.items():
+        full[name] = f"{record.kind} {record.size}\n{record.body}" + "".join(full[use] for use in record.uses)
+    return full
