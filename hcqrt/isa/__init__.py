@@ -1,0 +1,1 @@
+"""Instruction sets: decode, encode and print one instruction word; tables, no state."""

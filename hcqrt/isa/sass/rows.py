@@ -1,0 +1,309 @@
+"""Turns the lines of table.py into rows: typed fields and slots, with the mask of every bit a row accounts for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from . import table
+from .model import Barrier, SassError, Scoreboard, SpecialReg, Value
+from .names import ENUMS
+from .slots import (
+    UNSET,
+    BindlessSlot,
+    ConstSlot,
+    EitherPredSlot,
+    ImmSlot,
+    IndexSlot,
+    MemSlot,
+    Modifiers,
+    NumSlot,
+    PredSlot,
+    RegSlot,
+    Slot,
+    TargetSlot,
+    URegSlot,
+    bits,
+    ones,
+)
+
+SCHED_MASK = ones(105, 21)
+GUARD_MASK = ones(12, 4)
+OPCODE_MASK = ones(0, 12)
+UNIFORM_BIT = 91
+
+
+@dataclass(frozen=True)
+class ModField:
+    """One suffix field. `names` None: a flag that prints its own name; pieces: (lsb, width), low bits first."""
+
+    name: str
+    pieces: tuple[tuple[int, int], ...] = ()
+    names: Mapping[int, str] | None = None
+    codes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def mask(self) -> int:
+        return sum(ones(lsb, width) for lsb, width in self.pieces)
+
+    def decode(self, word: int) -> Value:
+        code, shift = 0, 0
+        for lsb, width in self.pieces:
+            code |= bits(word, lsb, width) << shift
+            shift += width
+        if self.names is None:
+            return bool(code)
+        if code not in self.names:
+            raise SassError(f"{self.name} = {code} at bits {self.where} has no meaning")
+        return self.names[code]
+
+    @property
+    def where(self) -> str:
+        return " and ".join(f"{lsb + width - 1}:{lsb}" for lsb, width in self.pieces)
+
+    def encode(self, value: Value) -> int:
+        if self.names is None:
+            if not isinstance(value, bool):
+                raise SassError(f"flag {self.name} is {value!r}, not a bool")
+            code = int(value)
+        elif isinstance(value, str) and value in self.codes:
+            code = self.codes[value]
+        else:
+            raise SassError(f"{self.name} = {value!r}: possible are {', '.join(map(repr, self.codes))}")
+        word = 0
+        for lsb, width in self.pieces:
+            word |= (code & ((1 << width) - 1)) << lsb
+            code >>= width
+        return word
+
+    def text(self, value: Value) -> str:
+        return (f".{self.name}" if value else "") if self.names is None else (f".{value}" if value and not str(value).startswith("_") else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    mnemonic: str
+    opcode: int
+    suffix: tuple[ModField | str, ...]
+    slots: tuple[Slot, ...]
+    fixed: int  # value of the bits that no field covers
+    uniform_guard: bool
+    chips: frozenset[int] | None
+
+    @property
+    def mods(self) -> tuple[ModField, ...]:
+        return tuple(item for item in self.suffix if isinstance(item, ModField))
+
+    @property
+    def free_mask(self) -> int:
+        """Bits that belong to a field; all others must equal `fixed`."""
+        mask = SCHED_MASK | GUARD_MASK
+        for item in (*self.mods, *self.slots):
+            mask |= item.mask
+        return mask
+
+
+# Bits of the source modifiers by place: flexible slot, bits 71:64, source A.
+PLACES = {
+    "slot": {"-": 63, "%": 62, "^": 63, "~": 63, "h": 60},
+    "high": {"-": 75, "%": 74, "^": 75, "~": 75, "h": 81},
+    "a": {"-": 72, "%": 73, "^": 72, "~": 72, "h": 74},
+}
+OPERAND = re.compile(
+    r"(?P<name>\w+)=(?P<kind>[A-Z]+)(?P<lsb>\d*)(?:\+(?P<width>\d+))?(?P<unsigned>u?)(?:,(?P<more>\d+)(?:\+(?P<more_width>\d+))?)?"
+    r"(?::(?P<imm>\w+?))?(?P<mods>(?:[-%^~hm!]\d*)*)(?:\?(?P<shown>.*))?$"
+)
+
+
+def _modifiers(spec: str, place: str) -> Modifiers:
+    names = {"-": "neg", "%": "abs", "^": "x", "~": "inv", "h": "half", "m": "high"}
+    found = {
+        names[sign]: int(bit) if bit else PLACES[place][sign]
+        for sign, bit in re.findall(r"([-%^~hm])(\d*)", spec)
+    }  # fmt: skip
+    return Modifiers(**found)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the opcode column decides about the operands of one row."""
+
+    form: int = 0
+    bindless: bool = False
+    uniform: bool = False
+
+    def flexible(self, name: str, shown: str | None, spec: str, imm: str) -> Slot:
+        """The operand in bits 63:32, whose kind the form names."""
+        place = _modifiers(re.sub(r"(?<=[-%^~h])\d+", "", spec), "slot")
+        if self.form == 1:
+            if self.uniform:
+                return URegSlot(name, shown, 32, place)
+            return RegSlot(name, shown, 32, place)
+        if self.form in (2, 4):
+            return ImmSlot(name, shown, imm or "int")
+        if self.form in (3, 5):
+            return (BindlessSlot if self.bindless else ConstSlot)(name, shown, place)
+        return URegSlot(name, shown, 32, place)
+
+    def high(self, name: str, shown: str | None, spec: str) -> Slot:
+        place = _modifiers(spec, "high")
+        return URegSlot(name, shown, 64, place) if self.uniform else RegSlot(name, shown, 64, place)
+
+
+MEMORY_KINDS = {
+    "M": MemSlot(""),
+    "ML": MemSlot("", offset_lsb=32, offset_width=32),
+    "MU": MemSlot("", wide_bit=90, descriptor_bit=76),
+    "MA": MemSlot("", ureg_lsb=64, wide_bit=70, descriptor_bit=71),
+    "MR": MemSlot("", ureg_lsb=64, wide_bit=90, descriptor_bit=71),
+    "MX": MemSlot("", scale_lsb=78),
+    "MY": MemSlot("", scale_lsb=78),
+    "MS": MemSlot("", select=UNIFORM_BIT),
+    "MG": MemSlot("", base_lsb=16, offset_lsb=44, offset_width=20),
+    "MH": MemSlot("", ureg_lsb=64, wide_bit=70, descriptor_bit=76, offset_lsb=32, offset_width=12),
+}
+# Rows whose address always has a uniform register: bit 91 is fixed to 1.
+ALWAYS_UNIFORM = ("MU", "MA", "MR", "MY", "MH")
+
+
+def _memory(kind: str, lsb: int, name: str, shown: str | None) -> MemSlot:
+    slot = MEMORY_KINDS[kind]
+    if lsb != UNSET:
+        slot = replace(slot, ureg_lsb=lsb)
+    if kind == "MX" and lsb != UNSET:
+        slot = replace(slot, select=UNIFORM_BIT)
+    return replace(slot, name=name, shown=shown)
+
+
+def _operand(spec: str, shape: Shape) -> Slot:
+    match = OPERAND.match(spec)
+    if match is None:
+        raise AssertionError(f"table line: operand {spec!r}")
+    name, kind, shown, signs = match["name"], match["kind"], match["shown"], match["mods"] or ""
+    lsb = int(match["lsb"]) if match["lsb"] else UNSET
+    width = int(match["width"] or 0)
+    uniform = shape.uniform
+    negation = re.search(r"!(\d+)", signs)
+    neg_bit = int(negation[1]) if negation else UNSET
+    imm = match["imm"] or ""
+    if kind == "S" or (kind == "B" and shape.form in (1, 4, 5, 6)) or (kind == "C" and shape.form in (2, 3, 7)):
+        return shape.flexible(name, shown, signs, imm)
+    if kind in ("B", "C") and lsb == UNSET:
+        return shape.high(name, shown, signs)
+    if kind in ("R", "A", "U"):
+        at = 24 if kind == "A" else lsb
+        modifiers = _modifiers(signs, "a")
+        return (URegSlot if uniform or kind == "U" else RegSlot)(name, shown, at, modifiers)
+    if kind in ("P", "UP"):
+        return PredSlot(name, shown, lsb, neg_bit, uniform or kind == "UP")
+    if kind == "EP":
+        return EitherPredSlot(name, shown, lsb, neg_bit)
+    if kind in ("N", "I"):
+        if kind == "I":
+            return ImmSlot(name, shown, "uint" if match["unsigned"] else "int", lsb, width)
+        return NumSlot(name, shown, lsb, width, int(match["more"] or UNSET), int(match["more_width"] or 0))
+    if kind in ("L", "LU", "LX"):
+        index = int(match["more"] or UNSET)
+        if kind == "LX":
+            return BindlessSlot(name, shown, lsb=lsb, width=width, step=1, index_lsb=index)
+        wide = kind == "L"
+        return ConstSlot(
+            name, shown, PLAIN_SOURCE, lsb, width, 1, index, 8 if wide else 6, 255 if wide else UNSET
+        )  # fmt: skip
+    if kind in ("T", "D", "J"):
+        return TargetSlot(name, shown, lsb, width, kind)
+    if kind in ("SR", "B", "SB"):
+        thing, at, size = {"SR": (SpecialReg, 72, 8), "B": (Barrier, lsb, 4), "SB": (Scoreboard, lsb, 3)}[kind]
+        return IndexSlot(name, shown, thing, at, size)
+    return _memory(kind, lsb, name, shown)
+
+
+PLAIN_SOURCE = Modifiers()
+
+
+def _suffix(spec: str) -> tuple[list[ModField | str], int, int]:
+    """Suffix column -> (printed items, mask and value of the fixed bits)."""
+    items: list[ModField | str] = []
+    mask = value = 0
+    for token in spec.split():
+        if token.startswith("="):
+            lsb, width, number = map(int, re.split(r"[+:]", token[1:]))
+            mask |= ones(lsb, width)
+            value |= number << lsb
+        elif token.endswith('"'):
+            items.append(token[:-1])
+        elif ":" in token:
+            name, rest = token.split(":")
+            enum, where = rest.split("@")
+            pieces = tuple((int(p.split("+")[0]), int(p.split("+")[1])) for p in where.split(","))
+            names = ENUMS[enum]
+            items.append(ModField(name, pieces, names, {text: code for code, text in names.items()}))
+        else:
+            name, bit = token.split("@")
+            items.append(ModField(name, ((int(bit), 1),)))
+    return items, mask, value
+
+
+def _shapes(column: str) -> Iterator[tuple[int, Shape, int]]:
+    """Opcode column -> (12-bit opcode, shape, fixed bits)."""
+    if "/" not in column:
+        yield int(column, 16), Shape(), 0
+        return
+    base, forms = column.split("/")
+    for form in map(int, forms):
+        opcode = int(base, 16) | form << 9
+        yield opcode, Shape(form), ones(UNIFORM_BIT) if form in (6, 7) else 0
+        if form in (3, 5):
+            yield opcode, Shape(form, bindless=True), ones(UNIFORM_BIT)
+
+
+@dataclass(frozen=True)
+class Line:
+    mnemonic: str
+    opcode: str
+    suffix: str
+    operands: str
+    chips: str
+
+
+def _lines() -> Iterator[Line]:
+    for text in table.TABLES:
+        for line in text.strip().splitlines():
+            columns = [column.strip() for column in line.split("|")]
+            yield Line(*columns, *[""] * (5 - len(columns)))
+
+
+def _row(line: Line, opcode: int, shape: Shape, fixed: int, uniform_guard: bool) -> Row:
+    items, mask, value = _suffix(line.suffix)
+    slots = tuple(_operand(spec, shape) for spec in line.operands.split())
+    chips = frozenset(map(int, line.chips.split())) or None
+    if any(re.search(rf"=({'|'.join(ALWAYS_UNIFORM)})\d*(\?|$)", spec) for spec in line.operands.split()):
+        fixed |= ones(UNIFORM_BIT)
+    row = Row(line.mnemonic, opcode, tuple(items), slots, opcode | value | fixed, uniform_guard, chips)
+    if row.free_mask & (mask | OPCODE_MASK):
+        raise AssertionError(f"table line {line.mnemonic}: fixed bits overlap a field")
+    return row
+
+
+def _uniform(lines: dict[str, Line]) -> Iterator[Row]:
+    for name, (vector, base, forms) in table.UNIFORM.items():
+        line = replace(lines[vector], mnemonic=name)
+        for form in map(int, forms):
+            yield _row(line, base | form << 9, Shape(form, uniform=True), ones(UNIFORM_BIT), True)
+
+
+UNIFORM_GUARDS = ("ULDC", "UMOV", "UPLOP3", "VOTEU")
+
+
+@lru_cache(maxsize=None)
+def rows() -> tuple[Row, ...]:
+    """All rows of the family, in the order in which a decoder tries them."""
+    found: list[Row] = []
+    lines = list(_lines())
+    for line in lines:
+        for opcode, shape, fixed in _shapes(line.opcode):
+            found.append(_row(line, opcode, shape, fixed, line.mnemonic in UNIFORM_GUARDS))
+    found.extend(_uniform({line.mnemonic: line for line in lines}))
+    return tuple(found)

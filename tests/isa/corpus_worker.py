@@ -1,0 +1,124 @@
+"""Program of its own: compiles many small kernels with Mesa's NAK through tinygrad and keeps each blob (no device needed)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+os.environ.update(DEV=f"NULL:NAK:{sys.argv[1]}", PARALLEL="0", CCACHE="0", DEBUG="0")
+
+from tinygrad import Tensor, dtypes
+from tinygrad.runtime.support.compiler_mesa import NAKCompiler
+
+BLOBS: dict[bytes, None] = {}  # insertion order, so that two runs give the same file
+Work = Callable[[], Tensor]
+
+
+def keep_blobs() -> None:
+    compile_nak = NAKCompiler.compile
+
+    def compile_and_keep(self: NAKCompiler, source: str) -> bytes:
+        blob: bytes = compile_nak(self, source)
+        BLOBS[blob] = None
+        return blob
+
+    NAKCompiler.compile = compile_and_keep
+
+
+FLOATS = (dtypes.float32, dtypes.float16, dtypes.float64)
+INTS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64)
+ALL = (*FLOATS, *INTS, dtypes.bool)
+
+# Double exp2, log2 and sin do not compile in this Mesa: the library panics and returns NULL.
+UNARY_FLOAT = (
+    Tensor.sqrt, Tensor.reciprocal, Tensor.trunc, Tensor.floor, Tensor.ceil, Tensor.round, Tensor.abs, Tensor.neg,
+    Tensor.relu, Tensor.isnan, Tensor.isinf, Tensor.sign,
+)  # fmt: skip
+UNARY_TRANSCENDENTAL = (Tensor.exp2, Tensor.log2, Tensor.sin, Tensor.cos, Tensor.exp, Tensor.log, Tensor.sigmoid, Tensor.tanh, Tensor.gelu)
+BINARY_ANY = (Tensor.add, Tensor.mul, Tensor.sub, Tensor.maximum, Tensor.minimum, Tensor.eq, Tensor.ne)
+BINARY_ORDERED = (lambda a, b: a < b, lambda a, b: (a < b).where(a, b))
+BINARY_INT = (lambda a, b: a // b, lambda a, b: a % b, lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b)
+SHIFTS = (lambda a: a << 3, lambda a: a >> 2)
+
+
+def unary() -> Iterator[Work]:
+    for dtype in FLOATS:
+        for op in UNARY_FLOAT:
+            yield lambda op=op, dtype=dtype: op(Tensor.empty(45, dtype=dtype))
+    for dtype, op in itertools.product((dtypes.float32, dtypes.float16), UNARY_TRANSCENDENTAL):
+        yield lambda op=op, dtype=dtype: op(Tensor.empty(45, dtype=dtype))
+    for dtype, op in itertools.product(INTS, (Tensor.neg, Tensor.abs, Tensor.bitwise_not, *SHIFTS)):
+        yield lambda op=op, dtype=dtype: op(Tensor.empty(45, dtype=dtype))
+
+
+def binary() -> Iterator[Work]:
+    for dtype, op in itertools.product(ALL, (*BINARY_ANY, *BINARY_ORDERED)):
+        yield lambda op=op, dtype=dtype: op(Tensor.empty(3, 33, dtype=dtype), Tensor.empty(3, 33, dtype=dtype))
+    for dtype, op in itertools.product(INTS, BINARY_INT):
+        yield lambda op=op, dtype=dtype: op(Tensor.empty(31, dtype=dtype), Tensor.empty(31, dtype=dtype))
+    for dtype in FLOATS:
+        yield lambda dtype=dtype: Tensor.empty(31, dtype=dtype) / Tensor.empty(31, dtype=dtype)
+        yield lambda dtype=dtype: Tensor.empty(64, dtype=dtype) * Tensor.empty(64, dtype=dtype) + Tensor.empty(64, dtype=dtype)
+
+
+def casts() -> Iterator[Work]:
+    for source, target in itertools.permutations(ALL, 2):
+        yield lambda source=source, target=target: Tensor.empty(37, dtype=source).cast(target)
+
+
+def reductions() -> Iterator[Work]:
+    for dtype in (*FLOATS, dtypes.int32, dtypes.uint8, dtypes.int64):
+        for shape, axis in (((16, 16), 1), ((70000,), 0), ((8, 1024), 1), ((256, 256), 0)):
+            yield lambda d=dtype, s=shape, a=axis: Tensor.empty(*s, dtype=d).sum(axis=a)
+            yield lambda d=dtype, s=shape, a=axis: Tensor.empty(*s, dtype=d).max(axis=a)
+    yield lambda: Tensor.empty(64, 256).softmax(axis=1)
+    yield lambda: Tensor.empty(64, 256).argmax(axis=1)
+    yield lambda: Tensor.empty(64, 256).layernorm()
+    yield lambda: Tensor.empty(300).cumsum()
+    yield lambda: Tensor.empty(64).sort()[0]
+
+
+def matrices() -> Iterator[Work]:
+    for dtype in (*FLOATS, dtypes.int32):
+        for size in (4, 16, 45, 64, 128):
+            yield lambda d=dtype, n=size: Tensor.empty(n, n, dtype=d) @ Tensor.empty(n, n, dtype=d)
+        yield lambda d=dtype: Tensor.empty(300, 700, dtype=d) @ Tensor.empty(700, dtype=d)
+    for kernel, stride in itertools.product((1, 3, 5), (1, 2)):
+        yield lambda k=kernel, s=stride: Tensor.empty(2, 4, 20, 20).conv2d(Tensor.empty(8, 4, k, k), stride=s, padding=1)
+    yield lambda: Tensor.empty(2, 4, 16, 16).max_pool2d()
+    yield lambda: Tensor.empty(2, 8, 16, 16).avg_pool2d()
+    yield lambda: Tensor.empty(1, 2, 16, 8).scaled_dot_product_attention(Tensor.empty(1, 2, 16, 8), Tensor.empty(1, 2, 16, 8))
+
+
+def movement() -> Iterator[Work]:
+    yield lambda: Tensor.empty(10, 10).pad(((1, 2), (3, 4))).contiguous()
+    yield lambda: Tensor.empty(10, 12).permute(1, 0).contiguous()
+    yield lambda: Tensor.empty(10, 12).flip(0).contiguous()
+    yield lambda: Tensor.empty(10, 12)[2:9:3, ::-2].contiguous()
+    yield lambda: Tensor.empty(50, 8)[Tensor.empty(6, dtype=dtypes.int32)]
+    yield lambda: Tensor.arange(1000).contiguous()
+    yield lambda: Tensor.rand(100)
+    yield lambda: Tensor.randn(100)
+    yield lambda: Tensor.empty(8, 8).tril().contiguous()
+    yield lambda: Tensor.cat(Tensor.empty(5, 4), Tensor.empty(3, 4))
+    yield lambda: Tensor.full((33,), 7, dtype=dtypes.int16).contiguous()
+
+
+def run_all() -> None:
+    for work in itertools.chain(unary(), binary(), casts(), reductions(), matrices(), movement()):
+        work().realize()
+
+
+def write(path: Path) -> None:
+    """A file of records: length as a little-endian u32, then the blob."""
+    path.write_bytes(b"".join(struct.pack("<I", len(blob)) + blob for blob in BLOBS))
+
+
+if __name__ == "__main__":
+    keep_blobs()
+    run_all()
+    write(Path(sys.argv[2]))
