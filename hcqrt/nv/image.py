@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hcqrt.core.program import Param
@@ -92,7 +92,7 @@ class Image:
 
 
 # kind -> (struct format, byte offset, value of the stored field). Source: nv-engine facts 8.5, nvlink's tables.
-PATCHES = {
+PATCHES: dict[str, tuple[str, int, Callable[[int], int]]] = {
     "data32": ("<I", 0, lambda value: value & 0xFFFF_FFFF),
     "data64": ("<Q", 0, lambda value: value),
     "data32_lo": ("<I", 0, lambda value: value & 0xFFFF_FFFF),

@@ -43,8 +43,8 @@ class PackedLaunch:
     parameters, padding to 256 bytes, the QMD with the timeline's release in it.
     """
 
-    __slots__ = ("_buf_count", "_compute", "_dev", "_has_structs", "_pack_into", "_packed", "_parts", "_prg", "_slot_bytes",
-                 "_template", "_val_count")  # fmt: skip
+    __slots__ = ("_buf_count", "_compute", "_dev", "_has_structs", "_pack_into", "_packed", "_parts", "_prg",
+                 "_slot_bytes", "_template", "_val_count")  # fmt: skip
 
     def __init__(self, prg: NVProgram, template: QmdTemplate) -> None:
         self._prg, self._dev, self._template = prg, prg.dev, template

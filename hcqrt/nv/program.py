@@ -74,7 +74,7 @@ class NVProgram(HCQProgram):
         if required is not None and tuple(block) != required:
             raise LaunchError(f"{self.name}: compiled for local_size {required}, {tuple(block)} was given")
         if not any(map(is_symbolic, block)):
-            self._check_threads(block[0] * block[1] * block[2])  # type: ignore[operator]  # ints here
+            self._check_threads(product(block))
         self._check_shared(dynamic_shared)
 
     def _check_threads(self, threads: int) -> None:
@@ -115,7 +115,7 @@ class NVProgram(HCQProgram):
         self.check_shape(grid, block, dynamic_shared)
         kernel, chip = self.kernel, self.dev.chip
         shared = align_up(kernel.shared_static + dynamic_shared + self._reserve, chip.shared_unit)
-        threads = 1 if any(map(is_symbolic, block)) else block[0] * block[1] * block[2]  # type: ignore[operator]
+        threads = 1 if any(map(is_symbolic, block)) else product(block)
         base = self._memory.va
         spec = QmdSpec(
             grid=(grid[0], grid[1], grid[2]),
@@ -188,6 +188,11 @@ class NVProgram(HCQProgram):
         memory = getattr(self, "_memory", None)
         if memory is not None and not self.closed:
             self.dev.drop(memory)  # programs come and go with the compiler's cache: dropping one is normal use
+
+
+def product(size: Sequence[Any]) -> int:
+    x, y, z = size
+    return int(x * y * z)
 
 
 def threads_by_registers(registers: int) -> int:

@@ -150,7 +150,7 @@ class NVComputeQueue(NVQueue):
             for offset, fmt, value in symbols:
                 self._patch(MemoryPatch(mv, base + offset, fmt, value, None))
 
-    def launch(self, qmd_va: Sint) -> Self:
+    def launch(self, qmd_va: Any) -> Self:
         """Start the QMD at `qmd_va`, 256-byte aligned and below 2**40."""
         return self.q(
             header(COMPUTE, compute.NVC7C0_SEND_PCAS_A, 1),
@@ -167,15 +167,16 @@ class NVCopyQueue(NVQueue):
         return fifo
 
     def setup(self) -> Self:
-        return self.method(COPY, ce.NVC7B5_SET_OBJECT, self.dev.copy_class)
+        return self.method(COPY, host.NVC56F_SET_OBJECT, self.dev.copy_class)
 
     def copy(self, dest: Any, src: Any, nbytes: Sint) -> Self:
         """Copy `nbytes`, in pieces the engine can take; a symbolic size must be below 2**32."""
         dest_va, src_va = address_of(dest), address_of(src)
         if is_symbolic(nbytes):
             return self._copy_piece(dest_va, src_va, nbytes)
-        for done in range(0, nbytes, COPY_BYTES_MAX):  # type: ignore[arg-type]  # not symbolic here
-            self._copy_piece(dest_va + done, src_va + done, min(COPY_BYTES_MAX, nbytes - done))
+        total: Any = nbytes
+        for done in range(0, total, COPY_BYTES_MAX):
+            self._copy_piece(dest_va + done, src_va + done, min(COPY_BYTES_MAX, total - done))
         return self
 
     def _copy_piece(self, dest_va: Sint, src_va: Sint, nbytes: Any) -> Self:
