@@ -81,10 +81,12 @@ def load_fence() -> Any:
     ffi.cdef(FENCE_CDEF)
     for name in ("libatomic.so.1", "libatomic.so"):
         try:
-            fence = ffi.dlopen(name).atomic_thread_fence
+            library = ffi.dlopen(name)
+            fence = functools.partial(library.atomic_thread_fence, MEMORY_ORDER_SEQ_CST)
         except (OSError, AttributeError):
             continue
-        return functools.partial(fence, MEMORY_ORDER_SEQ_CST)
+        setattr(fence, "library", library)  # noqa: B010  # cffi unloads a library that nobody holds
+        return fence
     if os.uname().machine not in ("x86_64", "AMD64"):
         raise HCQError("no store fence: libatomic is not installed; install it (package libatomic1) and try again")
     return load_x86_fence()

@@ -44,17 +44,17 @@ class HCQArgsState:
     """The arguments of one launch, in a slot of the fenced kernel-argument ring.
 
     `mv`, `offset`, `va`: the slot's memory, its start in it, its GPU address. The slot is held until the object dies;
-    after a submission it is reused only when that has retired.
+    a submission tags `segment` with its progress value, so the slot is reused only when that has retired.
     """
 
-    __slots__ = ("__weakref__", "_segment", "mv", "offset", "patches", "prg", "used", "va")
+    __slots__ = ("__weakref__", "mv", "offset", "patches", "prg", "segment", "used", "va")
 
     def __init__(self, prg: HCQProgram, ring: FencedRing, nbytes: int) -> None:
         self.prg = prg
         self.offset = ring.alloc(nbytes)
         self.mv, self.va = ring.mv, ring.va + self.offset
-        self._segment = ring.segment
-        self._segment.holds += 1
+        self.segment = ring.segment
+        self.segment.holds += 1
         self.patches: list[MemoryPatch] = []
         self.used = False  # a launch already uses what the slot holds besides the arguments
 
@@ -66,13 +66,8 @@ class HCQArgsState:
         other.patches = [MemoryPatch(other.mv, p.offset + move, p.fmt, p.value, p.mask) for p in self.patches]
         return other
 
-    def in_flight(self, progress: int) -> None:
-        """A submission with this progress value reads the slot."""
-        if progress > self._segment.fence:
-            self._segment.fence = progress
-
     def __del__(self) -> None:
-        segment = getattr(self, "_segment", None)
+        segment = getattr(self, "segment", None)
         if segment is not None:
             segment.holds -= 1
 

@@ -13,6 +13,7 @@ from hcqrt.errors import HCQError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from hcqrt.core.alloc import Segment
     from hcqrt.core.device import HCQDevice
     from hcqrt.core.program import HCQArgsState, HCQProgram
     from hcqrt.core.signal import HCQSignal
@@ -78,6 +79,7 @@ class HWQueue:
         self.words: list[Any] = []  # u32 each, or a symbol of one
         self.memory_patches: list[MemoryPatch] = []
         self._args: list[HCQArgsState] = []
+        self._segments: list[Segment] | None = None
         self._plan: PatchPlan | None = None
         self._bound: BoundWords | None = None
         self._in_flight = 0  # progress value of the last submission
@@ -152,6 +154,7 @@ class HWQueue:
         """Take the symbols of filled kernel arguments over, and keep the arguments alive while the queue needs them."""
         self._unbound()
         self._args.append(args_state)
+        self._segments = None
         for patch in args_state.patches:
             self._patch(patch)
         return self
@@ -203,9 +206,14 @@ class HWQueue:
             else:
                 progress = self._submit_copy(channel, var_vals or {})
             self._in_flight = progress
-            for args in self._args:
-                args.in_flight(progress)
+            for segment in self._segments or self._find_segments():
+                segment.fence = progress
         return self
+
+    def _find_segments(self) -> list[Segment]:
+        """The ring segments that hold this queue's kernel arguments."""
+        self._segments = list(dict.fromkeys(args.segment for args in self._args))
+        return self._segments
 
     def _submit_copy(self, channel: Channel, var_vals: VarVals) -> int:
         if self.memory_patches:

@@ -62,6 +62,11 @@ class HCQSignal:
         self._mv[self._index] = value
 
     @property
+    def place(self) -> tuple[memoryview, int]:
+        """Where the value lies: a view of 64-bit items and the index in it. For loops that cannot afford `value`."""
+        return self._mv, self._index
+
+    @property
     def timestamp(self) -> Decimal:
         """Microseconds on the GPU's clock at the last timestamp or signal that was stamped."""
         return self._pool.ticks_to_us(self._mv[self._index + 1])

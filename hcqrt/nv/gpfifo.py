@@ -88,6 +88,7 @@ class GpFifo:
         self._ring, self._gp_put, self._doorbell, self._token = ring, gp_put, doorbell, token
         self._mask, self._room = entries - 1, entries - 1
         self._fence: Callable[[], None] = dev.system.fence
+        self._progress_mv, self._progress_index = progress.place
         self.submitted = 0  # ring entries written, equals the progress value that retires the last of them
         self._full_at = self._room  # `submitted` at which `progress` has to be read again
         self._cmd = FencedRing(lambda: dev.take_memory(cmd_bytes, self.COMMAND_MEMORY), SEGMENTS, self.wait_progress)
@@ -100,7 +101,7 @@ class GpFifo:
 
     def wait_progress(self, value: int) -> None:
         """Block until the submission with this progress value, and all before it, has retired."""
-        if self.progress.value < value:
+        if self._progress_mv[self._progress_index] < value:
             self.progress.wait(value)
 
     def progress_words(self, progress: Sint) -> list[Any]:
