@@ -10,7 +10,7 @@ from typing import Any
 
 LIBCLANG_MAJOR = "18"
 
-# What the vendors' headers need of the C library, so that no header of the machine is read and the output can't depend on it.
+# What the vendors' headers need of the C library: no header of the machine is read, so the output can't depend on one.
 BUILTIN_HEADERS = {
     "stddef.h": (
         "#pragma once\ntypedef unsigned long size_t;\ntypedef long ptrdiff_t;\ntypedef int wchar_t;\n"

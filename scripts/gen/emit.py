@@ -20,6 +20,8 @@ def number(value: int) -> str:
 
 def literal(value: Any) -> str:
     """One-line literal: integers as number(), bit ranges in decimal."""
+    if isinstance(value, Raw):
+        return value
     if value is None or isinstance(value, str | bool):
         return repr(value).replace("'", '"')
     if isinstance(value, int):
@@ -31,7 +33,7 @@ def assignments(values: Mapping[str, Any]) -> str:
     return "".join(f"{name} = {literal(value)}\n" for name, value in values.items())
 
 
-def table(name: str, annotation: str, value: Mapping[Any, Any], depth: int = 0) -> str:
+def table(name: str, annotation: str, value: Mapping[Any, Any]) -> str:
     """`name: annotation = {...}` with nested dicts, one entry a line."""
     return f"{name}: {annotation} = {mapping(value)}\n"
 
@@ -42,8 +44,8 @@ def mapping(value: Mapping[Any, Any], indent: str = "") -> str:
     inner = indent + "    "
     lines = []
     for key, entry in value.items():
-        shown = mapping(entry, inner) if isinstance(entry, Mapping) else entry if isinstance(entry, Raw) else literal(entry)
-        lines.append(f"{inner}{literal(key) if isinstance(key, int) else repr(key).replace(chr(39), chr(34))}: {shown},\n")
+        shown = mapping(entry, inner) if isinstance(entry, Mapping) else literal(entry)
+        lines.append(f"{inner}{literal(key)}: {shown},\n")
     return "{\n" + "".join(lines) + indent + "}"
 
 

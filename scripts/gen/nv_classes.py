@@ -76,16 +76,18 @@ class ClassReader:
 def class_module(number: str, name: str, inputs: list[str], sorted_out: ClassTables) -> str:
     text = header(f"Methods of class {number}, {name}.", inputs)
     text += f"from __future__ import annotations\n\nCLASS = 0x{number.upper()}\n{name} = CLASS\n\n"
-    text += assignments({f"NV{number.upper()}_{n}": v for n, v in sorted_out.flat.items()})
-    methods = {n: Raw(_array(v) if isinstance(v, tuple) else hex(v)) for n, v in sorted_out.methods.items()}
-    text += "\n# Method -> byte offset, or (offset, stride in bytes, count) of an array; count None: the header does not tell.\n"
+    text += assignments({f"NV{number.upper()}_{n}": _flat(v) for n, v in sorted_out.flat.items()})
+    methods = {n: Raw(_flat(v) if isinstance(v, tuple) else hex(v)) for n, v in sorted_out.methods.items()}
+    text += "\n# Method -> byte offset; of an array (offset, stride in bytes, count or None if not told).\n"
     text += table("METHODS", "dict[str, int | tuple[int, int, int | None]]", methods)
     text += "\n" + table("FIELDS", "dict[str, dict[str, tuple[int, int]]]", sorted_out.fields)
     return text + "\n" + table("VALUES", "dict[str, dict[str, dict[str, int]]]", sorted_out.values)
 
 
-def _array(value: tuple[int, int, int | None]) -> str:
-    return f"({hex(value[0])}, {value[1]}, {value[2]})"
+def _flat(value: Any) -> Any:
+    """An array of methods begins with an offset, which is read in hexadecimal."""
+    is_array = isinstance(value, tuple) and len(value) == 3
+    return Raw(f"({hex(value[0])}, {value[1]}, {value[2]})") if is_array else value
 
 
 def usermode_module(values: Mapping[str, Any], inputs: list[str]) -> str:
@@ -96,15 +98,19 @@ def usermode_module(values: Mapping[str, Any], inputs: list[str]) -> str:
     registers = {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix) and "__SIZE" not in n}
     size = values[prefix + "NV_USERMODE__SIZE"]
     text += f"\nSIZE = {size}\n" + table("METHODS", "dict[str, int]", {})
-    return text + "\n# Register -> byte offset in the window.\n" + table(
-        "REGISTERS", "dict[str, int]", {n: Raw(hex(v)) for n, v in registers.items()}
+    return (
+        text
+        + "\n# Register -> byte offset in the window.\n"
+        + table("REGISTERS", "dict[str, int]", {n: Raw(hex(v)) for n, v in registers.items()})
     )
 
 
 def qmd_module(inputs: list[str], fields: dict[str, Any], values: dict[str, Any]) -> str:
     text = header("QMD fields by version.", inputs) + "from __future__ import annotations\n\n"
-    text += "# A version -> field -> (msb, lsb), or (msb, lsb, stride in bits) of an array. `V03_00@C6C0` is a version as\n"
-    text += "# another class declares it; a version without @ is the one to use for that number.\n"
+    text += (
+        "# Version -> field -> (msb, lsb), or (msb, lsb, stride in bits, ...) of an array. `V03_00@C6C0` is a version\n"
+    )
+    text += "# as another class declares it; without @ it is the one to use for that number.\n"
     parts: dict[str, str | None] = {key: _same(key, table_, fields, "QMD") for key, table_ in fields.items()}
     text += _aliased("QMD", "dict[str, dict[str, tuple[int, ...]]]", fields, parts)
     meanings = {key: _same(key, table_, values, "QMD_VALUES") for key, table_ in values.items()}
@@ -128,5 +134,5 @@ def _aliased(name: str, annotation: str, values: dict[str, Any], shown: dict[str
 
 
 def _size_bytes(fields: dict[str, tuple[int, ...]]) -> int:
-    """The highest bit, rounded up to the 128 bytes in which the structure grows (the same for all of a major version)."""
+    """The highest bit, rounded up to the 128 bytes in which the structure grows (one size for a major version)."""
     return -(-(max(f[0] for f in fields.values()) + 1) // 1024) * 128

@@ -49,10 +49,12 @@ class DriverReader:
         if not wanted or not classes:
             raise GeneratorError(f"driver {self.driver.version}: no headers of open-gpu-kernel-modules in this tree")
         extra = [h for h in tables.STRUCT_HEADERS if (self.root / h).exists()]
-        prefix = self.includes([*wanted, *extra, *classes])
+        listed = [h for h in (tables.CLASS_LIST,) if (self.root / h).exists()]
+        prefix = self.includes([*wanted, *extra, *classes, *listed])
         self.note(prefix)
         self.consts(prefix, wanted)
         self.class_numbers(prefix, classes)
+        self.class_list(prefix, listed)
         self.faults()
         self.status()
         self.driver.records, self.driver.names = records(self.clang, prefix, tables.STRUCTS)
@@ -63,7 +65,8 @@ class DriverReader:
 
     def note(self, prefix: str) -> None:
         """Remember every file of the tree that the text reads."""
-        for include in self.clang.checked(prefix).get_includes():
+        unit = self.clang.checked(prefix)  # an include's file name lives in its unit and does not keep it alive
+        for include in unit.get_includes():
             path = Path(str(include.include.name)).resolve()
             if path.is_relative_to(self.root.resolve()):
                 self.driver.read.add(path.relative_to(self.root.resolve()).as_posix())
@@ -96,6 +99,12 @@ class DriverReader:
                     self.driver.classes[name] = wanted
             if wanted & 0xFF == 0x61:
                 self.driver.usermode |= {n: values[n] for n in names[header] if n in values and n.startswith(tag + "_")}
+
+    def class_list(self, prefix: str, headers: list[str]) -> None:
+        for header in headers:
+            for name, value in macro_values(self.clang, prefix, self.macros(header)).items():
+                if isinstance(value, int) and not name.startswith("SDK_"):
+                    self.driver.classes.setdefault(name, value)
         self.driver.consts |= self.driver.classes
 
     def faults(self) -> None:

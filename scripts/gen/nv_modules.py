@@ -29,7 +29,8 @@ def consts_text(drivers: Sequence[Driver]) -> str:
     text += "from __future__ import annotations\n\n" + assignments(values)
     text += "\n# Constants whose value depends on the driver: name -> ((first version, value or None), ...).\n"
     changed = {name: Raw(_pairs(entries)) for name, entries in changes.items() if len(entries) > 1}
-    return text + table("VERSIONED", "dict[str, tuple[tuple[tuple[int, ...], int | tuple[int, int] | None], ...]]", changed)
+    kind = "dict[str, tuple[tuple[tuple[int, ...], int | tuple[int, int] | None], ...]]"
+    return text + table("VERSIONED", kind, changed)
 
 
 def _pairs(entries: Sequence[tuple[str, Any]]) -> str:
@@ -52,7 +53,8 @@ def _changes(drivers: Sequence[Driver], name: str) -> list[tuple[str, Any]]:
 def status_text(drivers: Sequence[Driver]) -> str:
     newest = drivers[-1]
     text = header("Status codes of RM and UVM, and the robust-channel (Xid) codes.", tree([newest]))
-    text += "from __future__ import annotations\n\n" + assignments(newest.status) + "\n" + assignments(newest.robust) + "\n"
+    text += "from __future__ import annotations\n\n"
+    text += assignments(newest.status) + "\n" + assignments(newest.robust) + "\n"
     text += table("NV_STATUS", "dict[int, str]", _first_names(newest.status))
     codes = {n: v for n, v in newest.robust.items() if "_RECOVERY_LEVEL_" not in n and not n.endswith("_LAST_ERROR")}
     return text + "\n" + table("ROBUST_CHANNEL", "dict[int, str]", _first_names(codes))
@@ -89,9 +91,11 @@ def ioctls_text(drivers: Sequence[Driver]) -> str:
     uvm = {s[:-7]: (consts[s[:-7]], s) for s in tables.STRUCTS if s.startswith("UVM_") and s[:-7] in consts}
     uvm |= {n: (consts[n], None) for n in tables.UVM_WITHOUT_PARAMS}
     classes = {n: (consts[n], s) for n, s in tables.CLASSES.items() if n in consts}
-    controls = {n: (v, _control_struct(n, known)) for n, v in consts.items() if "_CTRL_CMD_" in n and isinstance(v, int)}
+    commands = {n: v for n, v in consts.items() if "_CTRL_CMD_" in n and isinstance(v, int)}
+    controls = {n: (v, _control_struct(n, known)) for n, v in commands.items()}
     controls = {n: e for n, e in controls.items() if e[1] is not None or n in tables.CONTROL_STRUCTS}
-    text = header("Which number and which struct belong to which call; struct names are keys of structs.LAYOUTS.", tree(drivers))
+    topic = "Which number and which struct belong to which call; struct names are keys of structs.LAYOUTS."
+    text = header(topic, tree(drivers))
     text += "from __future__ import annotations\n\n_Calls = dict[str, tuple[int, str | None]]\n"
     for name, what, calls in (
         ("ESCAPES", "RM escapes: ioctl nr, struct.", escapes),
@@ -103,7 +107,7 @@ def ioctls_text(drivers: Sequence[Driver]) -> str:
         if missing:
             raise GeneratorError(f"{name}: no such struct: {', '.join(missing)}")
         ordered = dict(sorted(calls.items(), key=lambda item: (item[1][0], item[0])))
-        shown = {n: Raw(f'({hex(v)}, {chr(34) + s + chr(34) if s else None})') for n, (v, s) in ordered.items()}
+        shown = {n: Raw(f"({hex(v)}, {chr(34) + s + chr(34) if s else None})") for n, (v, s) in ordered.items()}
         text += f"\n# {what}\n" + table(name, "_Calls", shown)
     return text
 
@@ -116,7 +120,7 @@ def _control_struct(name: str, known: set[str]) -> str | None:
 
 
 def structs_text(drivers: Sequence[Driver]) -> str:
-    """Records of all versions: equal layouts once; the newest layout has the plain name, older ones their first version."""
+    """Records of all versions, equal layouts once. The newest has the plain name, older ones their first version."""
     printers = []
     for driver in drivers:
         printer = Printer(driver.names)
@@ -124,18 +128,20 @@ def structs_text(drivers: Sequence[Driver]) -> str:
             printer.add(cls, name)
         printers.append(printer)
     layouts, order = _layouts(drivers, printers)
+    printed = {record.name for record in order}
     text = header("Records of NVIDIA's driver headers (x86-64 and arm64, little endian).", tree(drivers))
-    text += "from __future__ import annotations\n\nfrom ctypes import Structure, Union, c_char, c_int8, c_int16, c_int32, "
-    text += "c_int64, c_uint8, c_uint16, c_uint32, c_uint64\n"
+    scalars = "c_char, c_int8, c_int16, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64"
+    text += f"from __future__ import annotations\n\nfrom ctypes import Structure, Union, {scalars}\n"
     text += "".join(f"\n\nclass {r.name}({r.kind}):\n{r.body}" for r in order)
+    newest = {n: e[-1][1] for n, e in layouts.items()}
+    text += "\n\n" + assignments({n: Raw(c) for n, c in newest.items() if c is not None and n not in printed})
     shown = {n: Raw("(" + ", ".join(f"({version_tuple(v)}, {c})" for v, c in e) + ",)") for n, e in layouts.items()}
-    text += "\n\n# Record -> ((first version, class, or None where the record is gone), ...), versions ascending.\n"
-    return text + table("LAYOUTS", "dict[str, tuple[tuple[tuple[int, ...], type[Structure | Union] | None], ...]]", shown)
+    text += "\n# Record -> ((first version, class, or None where the record is gone), ...), versions ascending.\n"
+    kind = "dict[str, tuple[tuple[tuple[int, ...], type[Structure | Union] | None], ...]]"
+    return text + table("LAYOUTS", kind, shown)
 
 
-def _layouts(
-    drivers: Sequence[Driver], printers: Sequence[Printer]
-) -> tuple[dict[str, list[Entry]], list[Record]]:
+def _layouts(drivers: Sequence[Driver], printers: Sequence[Printer]) -> tuple[dict[str, list[Entry]], list[Record]]:
     full = [_full_bodies(printer) for printer in printers]
     names = list(dict.fromkeys(name for printer in printers for name in printer.done))
     curated = [n for n in tables.STRUCTS if any(n in d.records for d in drivers)]

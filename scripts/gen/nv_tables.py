@@ -62,6 +62,8 @@ CONST_HEADERS = (
 STATUS_HEADER = SDK + "nvstatuscodes.h"
 ERROR_HEADER = SDK + "nverror.h"
 CLASS_FOLDER = SDK + "class"
+# The driver's own list of classes, with aliases that have no header. Every macro in it stands under its own #ifndef.
+CLASS_LIST = "src/nvidia/generated/g_allclasses.h"
 # Parsed for their structs only: too wide to take every constant.
 STRUCT_HEADERS = (
     SDK + "nvstatus.h",
@@ -75,9 +77,7 @@ EXTRA_CONSTS = {
     SDK + "ctrl/ctrl2080/ctrl2080internal.h": ("NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO",),
 }
 # MMU fault types are a hardware register's; the chip's own header differs in later types only by additions.
-FAULT_HEADERS = tuple(
-    UVM + f"hwref/{chip}/dev_fault.h" for chip in ("pascal/gp100", "volta/gv100", "blackwell/gb100")
-)
+FAULT_HEADERS = tuple(UVM + f"hwref/{chip}/dev_fault.h" for chip in ("pascal/gp100", "volta/gv100", "blackwell/gb100"))
 FAULT_PREFIX = "NV_PFAULT_"
 
 _P = "_PARAMS"

@@ -1,4 +1,4 @@
-"""C records as ctypes: ctypeslib2 makes the classes, libclang's own layout checks them, and they are printed compactly."""
+"""C records as ctypes: ctypeslib2 makes the classes, libclang's own layout checks them, a printer writes them."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ NVC46F_DMA_OPCODE_METHOD = 0
 NVC46F_DMA_OPCODE_NONINC_METHOD = 2
 NVC46F_DMA_DATA = (31, 0)
 
-# Method -> byte offset, or (offset, stride in bytes, count) of an array; count None: the header does not tell.
+# Method -> byte offset; of an array (offset, stride in bytes, count or None if not told).
 METHODS: dict[str, int | tuple[int, int, int | None]] = {
     "SET_OBJECT": 0x0,
     "ILLEGAL": 0x4,

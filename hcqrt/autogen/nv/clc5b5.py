@@ -250,7 +250,7 @@ NVC5B5_DST_ORIGIN_Y_VALUE = (31, 0)
 NVC5B5_PM_TRIGGER_END = 0x1114
 NVC5B5_PM_TRIGGER_END_V = (31, 0)
 
-# Method -> byte offset, or (offset, stride in bytes, count) of an array; count None: the header does not tell.
+# Method -> byte offset; of an array (offset, stride in bytes, count or None if not told).
 METHODS: dict[str, int | tuple[int, int, int | None]] = {
     "NOP": 0x100,
     "PM_TRIGGER": 0x140,

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-# A version -> field -> (msb, lsb), or (msb, lsb, stride in bits) of an array. `V03_00@C6C0` is a version as
-# another class declares it; a version without @ is the one to use for that number.
+# Version -> field -> (msb, lsb), or (msb, lsb, stride in bits, ...) of an array. `V03_00@C6C0` is a version
+# as another class declares it; without @ it is the one to use for that number.
 QMD: dict[str, dict[str, tuple[int, ...]]] = {
     "V02_02": {
         "OUTER_PUT": (30, 0),

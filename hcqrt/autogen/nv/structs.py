@@ -1787,6 +1787,14 @@ class UVM_MIGRATE_PARAMS(Structure):
     )
 
 
+NV_CHANNELGPFIFO_ALLOCATION_PARAMETERS = NV_CHANNEL_ALLOC_PARAMS
+AmpereAControlGPFifo = Nvc56fControl
+HopperAControlGPFifo = Nvc86fControl
+BlackwellAControlGPFifo = Nvc96fControl
+NV2080_CTRL_FB_INFO = NV2080_CTRL_GR_INFO
+NV2080_CTRL_GPU_INFO = NV2080_CTRL_GR_INFO
+NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS = NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS
+
 # Record -> ((first version, class, or None where the record is gone), ...), versions ascending.
 LAYOUTS: dict[str, tuple[tuple[tuple[int, ...], type[Structure | Union] | None], ...]] = {
     "nv_pci_info_t": (((580, 95, 5), nv_pci_info_t),),
