@@ -8,6 +8,7 @@ import mmap as mmap_flags
 import os
 import weakref
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hcqrt.bits import align_up, is_pow2
@@ -49,7 +50,8 @@ class Block:
     fd: int = NO_FD
     offset: int = 0
     memory: PhysicalMemory | None = None
-    keep: object = None  # whatever must live as long as these pages
+    parent: Block | None = None  # the block that this one is a part of
+    on_free: Callable[[], None] | None = None
     users: int = field(default=1, init=False)
 
     def hold(self) -> Block:
@@ -61,9 +63,18 @@ class Block:
         assert self.users > 0, "a block was dropped more often than held"
         self.users -= 1
         if self.users == 0:
-            if self.memory is not None:
+            if self.parent is not None:
+                self.parent.drop()
+            elif self.memory is not None:
                 self.memory.release(self)
-            self.keep = None
+            if self.on_free is not None:
+                self.on_free()
+
+    def part(self, offset: int, nbytes: int) -> Block:
+        """A piece of this block as a block of its own; it holds this one."""
+        assert offset >= 0 and offset + nbytes <= self.nbytes, "a part leaves its block"
+        self.hold()
+        return Block(self.host_ptr + offset, nbytes, self.fd, self.offset + offset, self.memory, self)
 
 
 def _close_memory(libc: Libc, address: int, nbytes: int, fd: int) -> None:

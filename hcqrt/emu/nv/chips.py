@@ -46,6 +46,7 @@ class Chip:
     max_subcontexts: int
     max_channels: int
     va_bits: int
+    peer_access: bool  # between cards of this kind: consumer drivers forbid it
     bar1_bytes: int
     tpcs: int
     warps_per_sm: int
@@ -55,6 +56,11 @@ class Chip:
     def gpcs(self) -> int:
         """GPCs that hold a TPC of this board."""
         return -(-self.tpcs // self.max_tpcs_per_gpc)
+
+    @property
+    def litter_gpcs(self) -> int:
+        """GPCs that the architecture could hold: never fewer than this board has."""
+        return max(self.max_gpcs, self.gpcs)
 
     def tpcs_of(self, gpc: int) -> int:
         """TPCs in one GPC: the first ones are full."""
@@ -90,6 +96,7 @@ CHIPS = {
             max_subcontexts=64,
             max_channels=2048,
             va_bits=49,
+            peer_access=False,
             bar1_bytes=256 * MIB,
             tpcs=34,
             warps_per_sm=48,

@@ -63,6 +63,7 @@ class Channel:
     notifier_offset: int
     notifier_bytes: int
     address_space: GpuAddressSpace
+    acquire_timeout: bool = False  # flag PBDMA_ACQUIRE_TIMEOUT: a host acquire of over ~2 s is an error
     where: str = ""
     objects: dict[int, int] = field(default_factory=dict)  # class number of an engine object -> its handle
     registered: bool = False  # with UVM

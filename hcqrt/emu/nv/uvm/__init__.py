@@ -1,0 +1,1 @@
+"""The unified-memory driver of the emulated NVIDIA stack: /dev/nvidia-uvm."""

@@ -1,0 +1,285 @@
+"""EmulatedSystem: a machine of emulated drivers and GPUs, in the place of the real `System`."""
+
+from __future__ import annotations
+
+import errno as errno_codes
+import stat as stat_bits
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from hcqrt.bits import is_pow2
+from hcqrt.emu.files import Driver, EmulatedFile, LiveObject, os_error
+from hcqrt.emu.host import HostMap, HostMapping
+from hcqrt.emu.memory import OutOfPhysical, PhysicalMemory
+from hcqrt.emu.trace import IoctlLog, LogEntry, Record, Rule, Rules
+from hcqrt.emu.where import caller
+from hcqrt.fileio import FileIOInterface, Libc, System
+from hcqrt.mmio import MMIOInterface
+
+DEFAULT_NV_DRIVER = "580.95.05"
+SYSTEM_MEMORY_BYTES = 64 << 30  # sparse
+FIRST_FD = 3  # a process has its standard streams open
+FD_LIMIT = 1024  # RLIMIT_NOFILE of a plain login
+Entry = str | Mapping[str, Any]
+
+
+class EmulatedSystem(System):
+    """A machine with emulated GPUs. See the members' docstrings; `nodes` and `files` may be edited at any time."""
+
+    name = "emulated"
+
+    def __init__(
+        self,
+        nv: Iterable[Entry] = (),
+        qcom: Entry | None = None,
+        *,
+        nv_driver: str = DEFAULT_NV_DRIVER,
+        strict: bool = True,
+        page_size: int = 4096,
+        seed: int = 0,
+        check: Iterable[str] = (),
+        fd_limit: int = FD_LIMIT,
+    ) -> None:
+        super().__init__()
+        if not is_pow2(page_size) or page_size < 4096:
+            raise ValueError(f"page size {page_size}: not a power of two of at least 4096")
+        if qcom is not None:
+            raise ValueError(f"qcom={qcom!r}: this version emulates NVIDIA GPUs only")
+        if unknown := sorted(check):
+            raise ValueError(f"check={', '.join(unknown)}: no such check; this version has none")
+        entries = [nv] if isinstance(nv, str | Mapping) else list(nv)
+        self.page_size, self.strict, self.seed, self.fd_limit = page_size, strict, seed, fd_limit
+        self._spec, self._nv_driver = entries, nv_driver
+        self.nodes: dict[str, tuple[int, int | None]] = {}
+        self.files: dict[str, str] = {}
+        self.lock = threading.RLock()
+        self.rules = Rules()
+        self._log = IoctlLog()
+        self._started_ns = time.monotonic_ns()
+        self._ioctls = 0
+        self._running = False
+        self._libc = Libc()
+        self._boot()
+        for driver in self.drivers:
+            self.nodes |= driver.nodes()
+            self.files |= driver.texts()
+
+    def _boot(self) -> None:
+        """Make the drivers and their memory, for this process."""
+        from hcqrt.emu.nv.driver import NvDriver
+
+        self._pid = super().getpid()
+        self.memory = PhysicalMemory(self.libc, "hcqrt-sysmem", SYSTEM_MEMORY_BYTES, self.page_size)
+        self.host = HostMap(self.libc, self.memory)
+        self.fds: dict[int, EmulatedFile] = {}
+        self.drivers: list[Driver] = []
+        if self._spec:
+            self.drivers.append(NvDriver(self, self._spec, self._nv_driver))
+
+    @classmethod
+    def from_text(cls, text: str) -> EmulatedSystem:
+        """The machine of `emulated[:CHIP[@DRIVER],…]`; a plain `emulated` has one GPU."""
+        head, _, rest = text.partition(":")
+        if head != "emulated":
+            raise ValueError(f"system {text!r}: say emulated or emulated:CHIP[@DRIVER],…")
+        chips: list[str] = []
+        versions: set[str] = set()
+        for item in (rest or "sm_86").split(","):
+            chip, _, version = item.strip().partition("@")
+            chips.append(chip)
+            versions |= {version} - {""}
+        if len(versions) > 1:
+            raise ValueError(f"system {text!r}: one machine has one driver, not {', '.join(sorted(versions))}")
+        return cls(nv=chips, nv_driver=versions.pop() if versions else DEFAULT_NV_DRIVER)
+
+    @property
+    def libc(self) -> Libc:
+        assert self._libc is not None, "made in the constructor"
+        return self._libc
+
+    # what a test reads and sets
+
+    def inject(
+        self, kind: str, match: str | int | None = None, *, nth: int = 1, times: int = 1,
+        errno: int | None = None, status: int | None = None,
+    ) -> None:  # fmt: skip
+        """Make calls fail: `open`, `ioctl`, `mmap` (the nth that matches, `times` in a row); `stall`, `fault`.
+
+        `match`: ioctl, class or control name or number, or a path. None matches every call of the kind.
+        """
+        with self.lock:
+            if kind == "stall":
+                for driver in self.drivers:
+                    driver.stall(True)
+            else:
+                self.rules.add(Rule(kind, match, nth, times, errno, status))
+
+    def resume(self) -> None:
+        """End a `stall` and let the GPUs catch up."""
+        for driver in self.drivers:
+            driver.stall(False)
+        self.run_gpus()
+
+    @property
+    def ioctl_log(self) -> list[LogEntry]:
+        """(t_ns, path, request name, inner name, fields in, fields out, errno, status) of this process's ioctls."""
+        with self.lock:
+            self._after_fork()
+            return self._log.entries()
+
+    def live_objects(self) -> list[LiveObject]:
+        """What the machine still holds: fds, CPU mappings, and each driver's objects, with where each was made."""
+        with self.lock:
+            found = [LiveObject("fd", f"{number} {file.path}", file.where) for number, file in self.fds.items()]
+            seen = {item.value: None for item in self.host.map}
+            found += [LiveObject("mapping", f"{m.kind} {m.path} {m.address:#x}+{m.nbytes:#x}", m.where) for m in seen]
+            for driver in self.drivers:
+                found += driver.live()
+            return found
+
+    def stats(self) -> dict[str, int | float]:
+        """Counters since the machine was made; `seconds` is its age."""
+        counts: dict[str, int | float] = dict.fromkeys(("doorbells", "launches", "copies", "instructions", "faults"), 0)
+        for driver in self.drivers:
+            for name, value in driver.stats().items():
+                counts[name] = counts.get(name, 0) + value
+        return {"ioctls": self._ioctls, **counts, "seconds": (time.monotonic_ns() - self._started_ns) / 1e9}
+
+    # files
+
+    def open(self, path: str) -> FileIOInterface:
+        with self.lock:
+            self._after_fork()
+            rule = self.rules.hit("open", lambda: (path,))
+            if rule is not None:
+                raise os_error(rule.errno or errno_codes.EIO, f"injected: open {path}")
+            if path not in self.nodes:
+                raise os_error(errno_codes.ENOENT, f"open {path}")
+            failure = self.nodes[path][1]
+            if failure is not None:
+                raise os_error(failure, f"open {path}")
+            if len(self.fds) + FIRST_FD >= self.fd_limit:
+                raise os_error(errno_codes.EMFILE, f"open {path}")
+            file = next((found for driver in self.drivers if (found := driver.open(path)) is not None), None)
+            if file is None:
+                raise os_error(errno_codes.ENXIO, f"open {path}")  # a node with no driver behind it
+            file.fd = next(number for number in range(FIRST_FD, self.fd_limit) if number not in self.fds)
+            self.fds[file.fd] = file
+            return file
+
+    def close_file(self, file: EmulatedFile) -> None:
+        """Called by the file's own close. A child's close of an inherited file leaves the parent's alone."""
+        if self.fds.get(file.fd) is file and file.pid == self.getpid():
+            del self.fds[file.fd]
+            file.released()
+            self.run_gpus()
+
+    def _after_fork(self) -> None:
+        """A forked child starts with an empty log, and with machinery of its own once it has nothing inherited."""
+        if self._pid == super().getpid():
+            return
+        self._log.clear()
+        self._boot()
+
+    def log(self, record: Record) -> None:
+        self._after_fork()
+        self._ioctls += 1
+        self._log.add(record)
+
+    def exists(self, path: str) -> bool:
+        folder = path.rstrip("/") + "/"
+        return any(known == path or known.startswith(folder) for known in (*self.nodes, *self.files))
+
+    def listdir(self, path: str) -> list[str]:
+        folder = path.rstrip("/") + "/"
+        known = (known for known in (*self.nodes, *self.files) if known.startswith(folder))
+        return sorted({name[len(folder) :].split("/")[0] for name in known})
+
+    def read_text(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def stat_text(self, path: str) -> str:
+        if path not in self.nodes:
+            return "not readable [ENOENT]"
+        return f"{stat_bits.filemode(stat_bits.S_IFCHR | stat_bits.S_IMODE(self.nodes[path][0]))} uid 0 gid 0"
+
+    # memory
+
+    def _check_pages(self, what: str, nbytes: int, *places: int) -> None:
+        if nbytes <= 0 or (self.strict and nbytes % self.page_size) or any(at % self.page_size for at in places):
+            at = ", ".join(f"{place:#x}" for place in places)
+            raise os_error(errno_codes.EINVAL, f"{what} of {nbytes} bytes [{at}] with {self.page_size}-byte pages")
+
+    @contextmanager
+    def mapping(self, path: str, length: int, offset: int, address: int | None) -> Iterator[int]:
+        """The checks around every mmap, and the addresses for it. Gives them back when the body fails."""
+        self._check_pages(f"mmap of {path}", length, offset, address or 0)
+        rule = self.rules.hit("mmap", lambda: (path,))
+        if rule is not None:
+            raise os_error(rule.errno or errno_codes.ENOMEM, f"injected: mmap of {length} bytes of {path}")
+        at = self.host.place(length, self.page_size) if address is None else address
+        try:
+            yield at
+        except OSError:
+            if address is None:
+                self.libc.munmap(at, length)
+            raise
+
+    def reserve(self, nbytes: int, align: int, below: int, start: int = 1 << 36) -> int:
+        with self.lock:
+            self._check_pages("reserve", nbytes)
+            address = super().reserve(nbytes, max(align, self.page_size), below, start)
+            self.host.track(HostMapping("reservation", "", address, nbytes, None, 0, caller()))
+            return address
+
+    def anonymous(self, nbytes: int, address: int | None = None, *, shared: bool = True) -> MMIOInterface:
+        with self.lock, self.mapping("anonymous", nbytes, 0, address) as at:
+            try:
+                block = self.memory.allocate(nbytes)
+            except OutOfPhysical as error:
+                raise os_error(errno_codes.ENOMEM, f"anonymous memory ({error})") from error
+            try:
+                self.host.map_block(block, 0, nbytes, at, "memory", "anonymous")
+            finally:
+                block.drop()
+            return MMIOInterface(at, nbytes)
+
+    def unmap(self, address: int, nbytes: int) -> None:
+        with self.lock:
+            self._check_pages("munmap", nbytes, address)
+            super().unmap(address, nbytes)
+            self.host.forget(address, nbytes)
+
+    def back_to_reserved(self, address: int, nbytes: int) -> None:
+        with self.lock:
+            self._check_pages("mmap of a reservation", nbytes, address)
+            super().back_to_reserved(address, nbytes)
+            self.host.track(HostMapping("reservation", "", address, nbytes, None, 0, caller()))
+
+    # time
+
+    def run_gpus(self) -> bool:
+        """Let every GPU work until it has nothing to do. True when anything moved."""
+        if self._running:
+            return False
+        with self.lock:
+            self._running = True
+            try:
+                moved = [driver.run() for driver in self.drivers]
+            finally:
+                self._running = False
+        return any(moved)
+
+    def back_off(self, spins: int) -> None:
+        """One step of a wait: the GPUs run here; a machine with nothing to do sleeps as a real one."""
+        if not self.run_gpus():
+            super().back_off(spins)
+
+    def close(self) -> None:
+        """Give all memory back. The machine cannot be used afterwards; unclosed ones do this when collected."""
+        for driver in self.drivers:
+            driver.close()
+        self.memory.close()
