@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .assembler import assemble, disassemble
 from .codec import decode, encode
 from .model import (
     PT,
@@ -25,8 +26,10 @@ from .model import (
     UReg,
     Value,
 )
+from .parse import parse
+from .text import text
 
 __all__ = [
     "PT", "RZ", "Barrier", "Bindless", "Const", "Imm", "Instruction", "Mem", "Num", "Operand", "Pred", "Reg", "SassError",
-    "Sched", "Scoreboard", "SpecialReg", "Target", "UPred", "UReg", "Value", "decode", "encode",
+    "Sched", "Scoreboard", "SpecialReg", "Target", "UPred", "UReg", "Value", "assemble", "decode", "disassemble", "encode", "parse", "text",
 ]  # fmt: skip

@@ -56,7 +56,7 @@ class UPred:
 
 @dataclass(frozen=True)
 class Imm:
-    """Immediate as its raw bits. `kind`: int, uint, f32, f64 (the high word), f16 or bf16 (high half, low half)."""
+    """Immediate as its raw bits. `kind`: int, uint, f32, f64 (high word), f16, bf16 (high, low half), f16s (one half)."""
 
     value: int
     kind: str = "int"

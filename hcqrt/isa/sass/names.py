@@ -32,11 +32,14 @@ ENUMS: dict[str, dict[int, str]] = {
     "idp4_a": _listed(["U8", "S8"]),
     "idp2_a": _listed(["U16", "S16"]),
     "lop_mode": _listed(["", "PAND"]),
+    "off": {0: ""},
+    "f32_on": {1: "F32"},
     "only32": {0: ""},
     "only16": {1: "F16"},
     # A register field that the instruction does not read; compilers write 0 or RZ.
     "unused": {0: "", 255: "_RZ"},
     "mufu": _listed(["COS", "SIN", "EX2", "LG2", "RCP", "RSQ", "RCP64H", "RSQ64H", "SQRT", "TANH"]),
+    "mufu16": {0: "COS", 1: "SIN", 2: "EX2", 3: "LG2", 4: "RCP", 5: "RSQ", 8: "SQRT", 9: "TANH"},
     # Conversions: two fields make one name. f2f: dst + 8·src, f2i: dst + 4·signed, i2f: src + 4·signed, frnd: src + 4·dst
     "f2f": {0o21: "F16.F32", 0o12: "F32.F16", 0o24: "BF16.F32"},
     "f2f_64": {0o31: "F16.F64", 0o32: "F32.F64", 0o13: "F64.F16", 0o23: "F64.F32"},
@@ -57,10 +60,9 @@ ENUMS: dict[str, dict[int, str]] = {
     "const_mode": _listed(["", "IL", "IS", "ISL"]),
     "evict": _listed(["EF", "", "EL", "LU", "EU", "NA"]),
     "prefetch": _listed(["", "LTC64B", "LTC128B", "LTC256B"]),
-    "order": _listed(
-        "|CONSTANT.PRIVATE|CONSTANT.CTA|CONSTANT.CTA.PRIVATE|CONSTANT|STRONG.SM|STRONG.GPU.PRIVATE|STRONG.GPU|MMIO.GPU"
-        "|CONSTANT.SM|STRONG.SYS|CONSTANT.SM.PRIVATE|MMIO.SYS|CONSTANT.VC|CONSTANT.VC.PRIVATE|CONSTANT.GPU".split("|")
-    ),
+    "order_load": {0: "", 4: "CONSTANT", 5: "STRONG.SM", 7: "STRONG.GPU", 10: "STRONG.SYS", 12: "MMIO.SYS"},
+    "order_store": {0: "", 5: "STRONG.SM", 7: "STRONG.GPU", 10: "STRONG.SYS", 12: "MMIO.SYS"},
+    "order_async": {0: "", 4: "CONSTANT"},
     "atom": _listed(["ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH"]),
     "red": _listed(["ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"]),
     "atom_type": _listed(["", "S32", "64", "F32.FTZ.RN", "F16x2.RN", "S64", "F64.RN"]),

@@ -33,6 +33,8 @@ SCHED_MASK = ones(105, 21)
 GUARD_MASK = ones(12, 4)
 OPCODE_MASK = ones(0, 12)
 UNIFORM_BIT = 91
+REUSE_A, REUSE_B, REUSE_C = 1, 2, 4  # bits of Sched.reuse
+REUSE_PLACES = {24: REUSE_A, 32: REUSE_B, 64: REUSE_C}
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,14 @@ class Row:
         return tuple(item for item in self.suffix if isinstance(item, ModField))
 
     @property
+    def fields(self) -> tuple[ModField | Slot, ...]:
+        return (*self.mods, *self.slots)
+
+    @property
     def free_mask(self) -> int:
         """Bits that belong to a field; all others must equal `fixed`."""
         mask = SCHED_MASK | GUARD_MASK
-        for item in (*self.mods, *self.slots):
+        for item in self.fields:
             mask |= item.mask
         return mask
 
@@ -133,6 +139,7 @@ class Shape:
     form: int = 0
     bindless: bool = False
     uniform: bool = False
+    second_is_c: bool = False  # an instruction of two sources whose second one has the role of C
 
     def flexible(self, name: str, shown: str | None, spec: str, imm: str) -> Slot:
         """The operand in bits 63:32, whose kind the form names."""
@@ -140,16 +147,16 @@ class Shape:
         if self.form == 1:
             if self.uniform:
                 return URegSlot(name, shown, 32, place)
-            return RegSlot(name, shown, 32, place)
+            return RegSlot(name, shown, 32, place, REUSE_C if self.second_is_c else REUSE_B)
         if self.form in (2, 4):
             return ImmSlot(name, shown, imm or "int")
         if self.form in (3, 5):
             return (BindlessSlot if self.bindless else ConstSlot)(name, shown, place)
         return URegSlot(name, shown, 32, place)
 
-    def high(self, name: str, shown: str | None, spec: str) -> Slot:
+    def high(self, name: str, shown: str | None, spec: str, reuse: int) -> Slot:
         place = _modifiers(spec, "high")
-        return URegSlot(name, shown, 64, place) if self.uniform else RegSlot(name, shown, 64, place)
+        return URegSlot(name, shown, 64, place) if self.uniform else RegSlot(name, shown, 64, place, reuse)
 
 
 MEMORY_KINDS = {
@@ -191,11 +198,13 @@ def _operand(spec: str, shape: Shape) -> Slot:
     if kind == "S" or (kind == "B" and shape.form in (1, 4, 5, 6)) or (kind == "C" and shape.form in (2, 3, 7)):
         return shape.flexible(name, shown, signs, imm)
     if kind in ("B", "C") and lsb == UNSET:
-        return shape.high(name, shown, signs)
+        return shape.high(name, shown, signs, REUSE_B if kind == "B" else REUSE_C)
     if kind in ("R", "A", "U"):
         at = 24 if kind == "A" else lsb
         modifiers = _modifiers(signs, "a")
-        return (URegSlot if uniform or kind == "U" else RegSlot)(name, shown, at, modifiers)
+        if uniform or kind == "U":
+            return URegSlot(name, shown, at, modifiers)
+        return RegSlot(name, shown, at, modifiers, REUSE_PLACES.get(at, 0))
     if kind in ("P", "UP"):
         return PredSlot(name, shown, lsb, neg_bit, uniform or kind == "UP")
     if kind == "EP":
@@ -207,7 +216,7 @@ def _operand(spec: str, shape: Shape) -> Slot:
     if kind in ("L", "LU", "LX"):
         index = int(match["more"] or UNSET)
         if kind == "LX":
-            return BindlessSlot(name, shown, lsb=lsb, width=width, step=1, index_lsb=index)
+            return BindlessSlot(name, shown, lsb=lsb, width=width, step=1, index_lsb=index, handle_lsb=24)
         wide = kind == "L"
         return ConstSlot(
             name, shown, PLAIN_SOURCE, lsb, width, 1, index, 8 if wide else 6, 255 if wide else UNSET
@@ -215,8 +224,9 @@ def _operand(spec: str, shape: Shape) -> Slot:
     if kind in ("T", "D", "J"):
         return TargetSlot(name, shown, lsb, width, kind)
     if kind in ("SR", "B", "SB"):
-        thing, at, size = {"SR": (SpecialReg, 72, 8), "B": (Barrier, lsb, 4), "SB": (Scoreboard, lsb, 3)}[kind]
-        return IndexSlot(name, shown, thing, at, size)
+        if kind == "SR":
+            return IndexSlot(name, shown, SpecialReg, 72, 8)
+        return IndexSlot(name, shown, Barrier, lsb, 4) if kind == "B" else IndexSlot(name, shown, Scoreboard, lsb, 3)
     return _memory(kind, lsb, name, shown)
 
 
@@ -252,11 +262,16 @@ def _shapes(column: str) -> Iterator[tuple[int, Shape, int]]:
         yield int(column, 16), Shape(), 0
         return
     base, forms = column.split("/")
-    for form in map(int, forms):
+    uniform = forms.startswith("u")
+    for form in map(int, forms.lstrip("u")):
         opcode = int(base, 16) | form << 9
-        yield opcode, Shape(form), ones(UNIFORM_BIT) if form in (6, 7) else 0
+        if uniform:
+            yield opcode, Shape(form, uniform=True), ones(UNIFORM_BIT)
+            continue
+        shape = Shape(form, second_is_c=forms == "1237")
+        yield opcode, shape, ones(UNIFORM_BIT) if form in (6, 7) else 0
         if form in (3, 5):
-            yield opcode, Shape(form, bindless=True), ones(UNIFORM_BIT)
+            yield opcode, replace(shape, bindless=True), ones(UNIFORM_BIT)
 
 
 @dataclass(frozen=True)
@@ -282,8 +297,11 @@ def _row(line: Line, opcode: int, shape: Shape, fixed: int, uniform_guard: bool)
     if any(re.search(rf"=({'|'.join(ALWAYS_UNIFORM)})\d*(\?|$)", spec) for spec in line.operands.split()):
         fixed |= ones(UNIFORM_BIT)
     row = Row(line.mnemonic, opcode, tuple(items), slots, opcode | value | fixed, uniform_guard, chips)
-    if row.free_mask & (mask | OPCODE_MASK):
-        raise AssertionError(f"table line {line.mnemonic}: fixed bits overlap a field")
+    taken = mask | OPCODE_MASK | GUARD_MASK | SCHED_MASK
+    for item in row.fields:
+        if taken & item.mask:
+            raise AssertionError(f"table line {line.mnemonic} {opcode:#x}: {item.name} overlaps another field")
+        taken |= item.mask
     return row
 
 
@@ -294,7 +312,7 @@ def _uniform(lines: dict[str, Line]) -> Iterator[Row]:
             yield _row(line, base | form << 9, Shape(form, uniform=True), ones(UNIFORM_BIT), True)
 
 
-UNIFORM_GUARDS = ("ULDC", "UMOV", "UPLOP3", "VOTEU")
+UNIFORM_GUARDS = ("ULDC", "UMOV", "UPLOP3", "S2UR")
 
 
 @lru_cache(maxsize=None)
@@ -304,6 +322,7 @@ def rows() -> tuple[Row, ...]:
     lines = list(_lines())
     for line in lines:
         for opcode, shape, fixed in _shapes(line.opcode):
-            found.append(_row(line, opcode, shape, fixed, line.mnemonic in UNIFORM_GUARDS))
+            guard = shape.uniform or line.mnemonic in UNIFORM_GUARDS
+            found.append(_row(line, opcode, shape, fixed, guard))
     found.extend(_uniform({line.mnemonic: line for line in lines}))
     return tuple(found)

@@ -26,6 +26,7 @@ from .model import (
 
 HALVES = ("", "F32", "H0_H0", "H1_H1")
 HIGH_HALF = "H1"
+CONST_OFFSET_BITS = 16
 UNSET = -1  # "this slot has no such bit"
 
 
@@ -123,6 +124,7 @@ PLAIN = Modifiers()
 class RegSlot(Slot):
     lsb: int = 16
     modifiers: Modifiers = PLAIN
+    reuse: int = 0  # bit in Sched.reuse that keeps this operand's register: 1 A, 2 B, 4 C
 
     @property
     def mask(self) -> int:
@@ -210,11 +212,26 @@ class ImmSlot(Slot):
         return ones(self.lsb, self.width)
 
     def decode(self, word: int, mods: Mapping[str, Value]) -> Operand:
-        kind = "bf16" if self.kind == "f16" and mods.get("BF16_V2") else self.kind
-        return Imm(bits(word, self.lsb, self.width), kind)
+        value, kind = bits(word, self.lsb, self.width), self.kind_for(mods)
+        if kind == "f16s" and value >> 16:
+            raise SassError("bits 63:48 are set beside a half-precision immediate")
+        return Imm(value, kind)
+
+    def kind_for(self, mods: Mapping[str, Value]) -> str:
+        """The number format, where a suffix decides it."""
+        if self.kind == "f16" and mods.get("BF16_V2"):
+            return "bf16"
+        if self.kind == "fsrc":
+            source = str(mods.get("src", mods.get("format", ""))).rpartition(".")[2]
+            return {"F16": "f16s", "F64": "f64"}.get(source, "f32")
+        if self.kind == "fmufu":
+            return "f64" if str(mods["op"]).endswith("64H") else "f32"
+        return self.kind
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
-        if not isinstance(operand, Imm):
+        if not isinstance(operand, Imm) or operand.kind != self.kind_for(mods):
+            raise self.wrong(operand)
+        if operand.kind == "f16s" and operand.value >> 16:
             raise self.wrong(operand)
         return put(self.name, operand.value, self.lsb, self.width)
 
@@ -268,13 +285,18 @@ class ConstSlot(Slot):
             if number != self.default_index:
                 index = (Reg if self.index_width == 8 else UReg)(number)
         offset = bits(word, self.lsb, self.width) * self.step
+        if self.index_lsb != UNSET:
+            offset = sign_extend(offset, CONST_OFFSET_BITS)
         return Const(bits(word, 54, 5), offset, *self.modifiers.decode(word, mods), index=index)
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
         if not isinstance(operand, Const) or operand.offset % self.step:
             raise self.wrong(operand)
         word = put("bank", operand.bank, 54, 5) | self.modifiers.encode(self.name, operand, mods)
-        word |= put("constant offset", operand.offset // self.step, self.lsb, self.width)
+        offset = operand.offset
+        if self.index_lsb != UNSET:
+            offset = unsign("constant offset", offset, CONST_OFFSET_BITS)
+        word |= put("constant offset", offset // self.step, self.lsb, self.width)
         if self.index_lsb == UNSET:
             if operand.index is not None:
                 raise self.wrong(operand)
@@ -292,21 +314,22 @@ class BindlessSlot(Slot):
     width: int = 14
     step: int = 4
     index_lsb: int = UNSET
+    handle_lsb: int = 32
 
     @property
     def mask(self) -> int:
-        return ones(self.lsb, self.width) | ones(32, 6) | self.modifiers.mask | ones(self.index_lsb, 8)
+        return ones(self.lsb, self.width) | ones(self.handle_lsb, 6) | self.modifiers.mask | ones(self.index_lsb, 8)
 
     def decode(self, word: int, mods: Mapping[str, Value]) -> Operand:
         number = bits(word, self.index_lsb, 8) if self.index_lsb != UNSET else 255
         offset = bits(word, self.lsb, self.width) * self.step
         index = Reg(number) if number != 255 else None
-        return Bindless(UReg(bits(word, 32, 6)), offset, *self.modifiers.decode(word, mods), index=index)
+        return Bindless(UReg(bits(word, self.handle_lsb, 6)), offset, *self.modifiers.decode(word, mods), index=index)
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
         if not isinstance(operand, Bindless) or operand.offset % self.step:
             raise self.wrong(operand)
-        word = put("handle", operand.handle.index, 32, 6) | self.modifiers.encode(self.name, operand, mods)
+        word = put("handle", operand.handle.index, self.handle_lsb, 6) | self.modifiers.encode(self.name, operand, mods)
         word |= put("constant offset", operand.offset // self.step, self.lsb, self.width)
         if self.index_lsb == UNSET:
             if operand.index is not None:
