@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,21 +32,35 @@ class GeneratorError(Exception):
     """The headers do not say what the generator expects; the message names the symbol."""
 
 
+def unusable() -> str:
+    """Why the generator can't run here; empty where it can.
+
+    The packages clang and libclang write the same clang/cindex.py, so both must be of one major version.
+    """
+    for name, major in (("libclang", LIBCLANG_MAJOR), ("clang", LIBCLANG_MAJOR), ("ctypeslib2", "2")):
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            return f"the Python package {name} is not installed"
+        if found.split(".")[0] != major:
+            return f"the Python package {name} is {found}, the generator is checked with {major}"
+    return ""
+
+
 def load() -> Any:
     """clang.cindex bound to the libclang that its own wheel carries, never to one of the system."""
+    reason = unusable()
+    if reason:
+        raise GeneratorError(f"{reason}: pip install 'hcqrt[gen]'")
     spec = importlib.util.find_spec("clang")
-    if spec is None or spec.origin is None:
-        raise GeneratorError("the Python package clang is missing: pip install 'hcqrt[gen]'")
+    assert spec is not None and spec.origin is not None
     library = Path(spec.origin).parent / "native" / "libclang.so"
-    if not library.exists():
-        raise GeneratorError(f"libclang's wheel has no {library.name}: pip install 'hcqrt[gen]'")
     os.environ["CLANG_LIBRARY_PATH"] = str(library)  # ctypeslib2 binds cindex when imported, to a system library if any
     import ctypeslib
     from clang import cindex
 
-    version = ctypeslib.clang_version()
-    if version.split(".")[0] != LIBCLANG_MAJOR:
-        raise GeneratorError(f"libclang {version}: this generator is checked with {LIBCLANG_MAJOR}")
+    if ctypeslib.clang_version().split(".")[0] != LIBCLANG_MAJOR:
+        raise GeneratorError(f"{library} is libclang {ctypeslib.clang_version()}, not {LIBCLANG_MAJOR}")
     return cindex
 
 

@@ -51,12 +51,16 @@ def _changes(drivers: Sequence[Driver], name: str) -> list[tuple[str, Any]]:
 
 
 def status_text(drivers: Sequence[Driver]) -> str:
-    newest = drivers[-1]
-    text = header("Status codes of RM and UVM, and the robust-channel (Xid) codes.", tree([newest]))
-    text += "from __future__ import annotations\n\n"
-    text += assignments(newest.status) + "\n" + assignments(newest.robust) + "\n"
-    text += table("NV_STATUS", "dict[int, str]", _first_names(newest.status))
-    codes = {n: v for n, v in newest.robust.items() if "_RECOVERY_LEVEL_" not in n and not n.endswith("_LAST_ERROR")}
+    """Where versions disagree, the newest has its way; names and numbers that it dropped are kept."""
+    status: dict[str, int] = {}
+    robust: dict[str, int] = {}
+    for driver in reversed(drivers):
+        status = status | {n: v for n, v in driver.status.items() if n not in status}
+        robust = robust | {n: v for n, v in driver.robust.items() if n not in robust}
+    text = header("Status codes of RM and UVM, and the robust-channel (Xid) codes.", tree(drivers))
+    text += "from __future__ import annotations\n\n" + assignments(status) + "\n" + assignments(robust) + "\n"
+    text += table("NV_STATUS", "dict[int, str]", _first_names(status))
+    codes = {n: v for n, v in robust.items() if "_RECOVERY_LEVEL_" not in n and not n.endswith("_LAST_ERROR")}
     return text + "\n" + table("ROBUST_CHANNEL", "dict[int, str]", _first_names(codes))
 
 
@@ -88,7 +92,9 @@ def ioctls_text(drivers: Sequence[Driver]) -> str:
         consts |= driver.consts
         known |= set(driver.records)
     escapes = {n: (consts[n], s) for n, s in tables.ESCAPES.items() if n in consts}
-    uvm = {s[:-7]: (consts[s[:-7]], s) for s in tables.STRUCTS if s.startswith("UVM_") and s[:-7] in consts}
+    uvm: dict[str, tuple[int, str | None]] = {
+        s[:-7]: (consts[s[:-7]], s) for s in tables.STRUCTS if s.startswith("UVM_") and s[:-7] in consts
+    }
     uvm |= {n: (consts[n], None) for n in tables.UVM_WITHOUT_PARAMS}
     classes = {n: (consts[n], s) for n, s in tables.CLASSES.items() if n in consts}
     commands = {n: v for n, v in consts.items() if "_CTRL_CMD_" in n and isinstance(v, int)}

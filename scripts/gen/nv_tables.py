@@ -46,6 +46,7 @@ CONST_HEADERS = (
             "ctrl/ctrla06f/ctrla06fbase.h",
             "ctrl/ctrla06f/ctrla06fgpfifo.h",
             "ctrl/ctrla06f/ctrla06finternal.h",
+            "ctrl/ctrla06f/ctrla06fevent.h",
             "ctrl/ctrlc36f.h",
             "ctrl/ctrlcb33.h",
         )

@@ -24,11 +24,12 @@ def layout_of_cursor(clang: Clang, ctype: Any, prefix: str = "", base_bits: int 
         if field.is_bitfield():
             yield (name, offset, field.get_bitfield_width(), "bits")
             continue
-        if field.spelling:
+        named = field.spelling.isidentifier()  # libclang describes a member without a name in words
+        if named:
             yield (name, offset // 8, field.type.get_size())
         inner = field.type.get_canonical()
         if inner.kind == kinds.RECORD:
-            yield from layout_of_cursor(clang, inner, f"{name}." if field.spelling else prefix, offset)
+            yield from layout_of_cursor(clang, inner, f"{name}." if named else prefix, offset)
 
 
 def layout_of_class(cls: Any, prefix: str = "", base: int = 0) -> Iterator[Leaf]:
@@ -111,7 +112,7 @@ _SCALARS = {
 
 def scalar_text(cls: Any) -> str:
     """A fixed-width ctypes name. Pointers become 64-bit integers: they are addresses, never followed by Python."""
-    if issubclass(cls, ctypes._Pointer | ctypes._CFuncPtr) or cls is ctypes.c_void_p or cls is ctypes.c_char_p:
+    if issubclass(cls, ctypes._Pointer | ctypes.CFUNCTYPE(None).__base__) or cls in (ctypes.c_void_p, ctypes.c_char_p):
         return "c_uint64"
     if cls is ctypes.c_char:
         return "c_char"
