@@ -61,7 +61,6 @@ RECORD = np.dtype(
         ("space", "u1"),  # of memory ops: S_*
         ("src", "<u4", (4,)),
         ("target", "<u4"),  # position of a branch's target
-        ("_pad", "<u4"),
         ("imm", "<i8"),  # constant addend, address offset, shift, special register …: see OPS
         ("pc", "<u8"),  # address of the ISA instruction
     ]
