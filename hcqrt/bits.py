@@ -142,3 +142,9 @@ class Reg(BitStruct):
 
     OFFSET: ClassVar[int]
     __slots__ = ()
+
+
+def place(bits: tuple[int, int], value: int, name: str = "field") -> int:
+    """`value` moved to a header's `(msb, lsb)` range. Raises ValueError when it is too wide."""
+    msb, lsb = bits
+    return check_field(name, value, msb, lsb) << lsb

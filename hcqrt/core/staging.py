@@ -57,18 +57,20 @@ class Staging:
         return progress
 
     def copyin(self, dest: HCQBuffer, data: memoryview) -> None:
-        """Copy `data` to the start of `dest`; returns when all of it is in staging memory."""
-        total = len(data)
-        if total > dest.size:
-            raise ValueError(f"{total} bytes do not fit the buffer of {dest.size}")
-        ring = self._in
+        if len(data) > dest.size:
+            raise ValueError(f"{len(data)} bytes do not fit the buffer of {dest.size}")
+        self.copyin_va(dest.va_addr, data)
+
+    def copyin_va(self, dest_va: int, data: memoryview) -> None:
+        """Copy `data` to a GPU address; returns when all of it is in staging memory."""
+        total, ring = len(data), self._in
         with self._dev.lock:
             done = 0
             while done < total:
                 nbytes = min(total - done, ring.segment_bytes)
                 offset = ring.alloc(nbytes)
                 ring.mv[offset : offset + nbytes] = data[done : done + nbytes]
-                ring.segment.fence = self._copy(dest.va_addr + done, ring.va + offset, nbytes)
+                ring.segment.fence = self._copy(dest_va + done, ring.va + offset, nbytes)
                 done += nbytes
 
     def copyout(self, into: memoryview, src: HCQBuffer) -> None:

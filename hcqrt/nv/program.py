@@ -153,9 +153,9 @@ class NVProgram(HCQProgram):
                 ("dynamic_shared", "I", (shared,)),
                 ("shared_reserve", "I", (self._reserve,)),
             ):
-                offset = chip.bank0[name]
-                for index, value in enumerate(values if offset is not None else ()):
-                    place = offset + index * struct.calcsize(fmt)
+                start = chip.bank0[name]
+                for index, value in enumerate(values if start is not None else ()):
+                    place = (start or 0) + index * struct.calcsize(fmt)
                     if is_symbolic(value):
                         template.bank0_symbols.append((place, fmt, value))
                     else:

@@ -1,0 +1,12 @@
+"""Ada: AD10x (sm_89): Ampere's channel, copy and QMD with a compute class of its own. Source: nv-engine facts 0, 6."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hcqrt.nv.arch import Chip
+from hcqrt.nv.arch.ampere import AMPERE, KIB
+
+ADA = replace(AMPERE, name="ada", compute_classes=("ADA_COMPUTE_A",), copy_classes=("AMPERE_DMA_COPY_B",))
+
+CHIPS = (Chip(89, (0x809,), ADA, (0, 8, 16, 32, 64, 100), 99 * KIB, KIB, 128, 48, 24),)

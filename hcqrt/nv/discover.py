@@ -1,0 +1,209 @@
+"""Finding NVIDIA GPUs: which there are, which are visible, and why one cannot be used. Source: nv-driver facts 1."""
+
+from __future__ import annotations
+
+import errno as errno_codes
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from hcqrt.config import Config
+from hcqrt.core.info import DeviceInfo
+from hcqrt.errors import DeviceNotFound, DriverError, HCQError
+from hcqrt.fileio import FileIOInterface, System
+from hcqrt.nv.arch import chip_for
+from hcqrt.nv.rm import CTL, RmClient
+from hcqrt.nv.uvm import NODE as UVM_NODE
+
+LOAD_HINT = "load it with `nvidia-modprobe -c 0 -u` or `modprobe nvidia-uvm`; a container needs --device for it"
+OPEN_REASONS = {
+    errno_codes.EACCES: "no permission",
+    errno_codes.EPERM: "refused by the device cgroup or the driver's list of excluded GPUs",
+    errno_codes.ENODEV: "no GPU with this number, or it was removed or lost from the bus",
+    errno_codes.ENXIO: "the node exists but no driver is behind it",
+    errno_codes.EIO: "the driver could not start the GPU; see the kernel log (NVRM, Xid), it may need a reset",
+    errno_codes.EMFILE: "this process has too many files open; see ulimit -n",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU as the driver lists it. `minor` names its node, which is no index."""
+
+    minor: int
+    gpu_id: int
+    pci: str
+
+    @property
+    def node(self) -> str:
+        return f"/dev/nvidia{self.minor}"
+
+
+def open_failed(system: System, path: str, error: OSError) -> DeviceNotFound:
+    """The error for a node that exists in the driver's list but does not open."""
+    code = errno_codes.errorcode.get(error.errno or 0, str(error.errno))
+    reason = OPEN_REASONS.get(error.errno or 0, "it does not open")
+    if error.errno == errno_codes.ENOENT:
+        return DeviceNotFound(f"{path} does not exist [ENOENT]; {missing_reason(system, path)}")
+    return DeviceNotFound(f"{path}: {reason} [{code}]; {system.stat_text(path)}")
+
+
+def missing_reason(system: System, path: str) -> str:
+    """Why a node is missing: the four cases that look alike."""
+    if path == UVM_NODE:
+        return f"the nvidia-uvm module is not loaded: {LOAD_HINT}"
+    if path != CTL:
+        return "make it with `nvidia-modprobe -c N`; a container needs --device for it"
+    if system.exists("/dev/dxg"):
+        return (
+            "this is WSL2 (/dev/dxg), whose driver hcqrt does not speak; use Linux, or emulate: HCQRT_SYSTEM=emulated"
+        )
+    if system.exists("/sys/module/nouveau"):
+        return "the nouveau driver holds the GPU: install NVIDIA's kernel module and blacklist nouveau, or emulate"
+    cards = [card for card in system.listdir("/sys/bus/pci/devices") if is_nvidia(system, card)]
+    if cards:
+        return (
+            f"the card {cards[0]} is there but the nvidia module is not loaded: `nvidia-modprobe -c 0` or "
+            "`modprobe nvidia`; a container needs --device for the nodes"
+        )
+    return "there is no NVIDIA card in this machine; emulate one: HCQRT_SYSTEM=emulated"
+
+
+def is_nvidia(system: System, card: str) -> bool:
+    return (system.read_text(f"/sys/bus/pci/devices/{card}/vendor") or "").strip() == "0x10de"
+
+
+def open_client(system: System, config: Config) -> RmClient:
+    """A client of the driver. Raises DeviceNotFound when a node is missing; DriverError for an unknown driver."""
+    try:
+        rm = RmClient(system, config.nv_abi)
+    except OSError as error:
+        raise open_failed(system, CTL, error) from error
+    if not system.exists(UVM_NODE):
+        rm.close()
+        raise DeviceNotFound(f"{UVM_NODE} does not exist [ENOENT]; {missing_reason(system, UVM_NODE)}")
+    return rm
+
+
+def list_cards(rm: RmClient) -> list[Card]:
+    return [
+        Card(
+            minor=card.minor_number,
+            gpu_id=card.gpu_id,
+            pci=f"{card.pci_info.domain:04x}:{card.pci_info.bus:02x}:{card.pci_info.slot:02x}.{card.pci_info.function}",
+        )
+        for card in rm.cards()
+    ]
+
+
+def open_card(rm: RmClient, card: Card) -> FileIOInterface:
+    """Open a GPU's node, which starts it, and tie it to the client. Raises DeviceNotFound."""
+    try:
+        fd = rm.system.open(card.node)
+    except OSError as error:
+        raise open_failed(rm.system, card.node, error) from error
+    try:
+        rm.register_fd(fd)
+    except BaseException:
+        fd.close()
+        raise
+    return fd
+
+
+def uuid_text(uuid: bytes) -> str:
+    digits = uuid.hex()
+    return "GPU-" + "-".join(digits[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a GPU is, asked through a subdevice."""
+
+    uuid: bytes
+    model: str
+    sm_version: int
+
+
+def identify(rm: RmClient, subdevice: int) -> Identity:
+    from hcqrt.nv.queries import gr_info
+
+    binary = 2  # NV2080_GPU_CMD_GPU_GET_GID_FLAGS_FORMAT_BINARY at 1:0
+    gid = rm.control(subdevice, "NV2080_CTRL_CMD_GPU_GET_GID_INFO", flags=binary)
+    name = rm.control(subdevice, "NV2080_CTRL_CMD_GPU_GET_NAME_STRING")
+    text = bytes(name.gpuNameString.ascii).split(b"\0")[0].decode(errors="replace")
+    return Identity(bytes(gid.data[:16]), text, gr_info(rm, subdevice, "SM_VERSION"))
+
+
+def add_subdevice(rm: RmClient, card: Card) -> tuple[int, int]:
+    """Device and subdevice objects of an open GPU."""
+    ids = rm.control(rm.root, "NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2", gpuId=card.gpu_id)
+    multiple_va_spaces = 2  # NV_DEVICE_ALLOCATION_VAMODE_MULTIPLE_VASPACES: no default address space
+    device = rm.alloc(
+        "NV01_DEVICE_0", rm.root, deviceId=ids.deviceInstance, hClientShare=rm.root, vaMode=multiple_va_spaces
+    )
+    return device, rm.alloc("NV20_SUBDEVICE_0", device, subDeviceId=0)
+
+
+def visible_cards(rm: RmClient, config: Config) -> list[Card]:
+    """The GPUs that the visibility setting lets through, in its order. Raises DeviceNotFound for a bad entry."""
+    cards = list_cards(rm)
+    setting, name = config.visible_devices, "HCQRT_VISIBLE_DEVICES"
+    if setting is None:
+        setting, name = config.cuda_visible_devices, "CUDA_VISIBLE_DEVICES"
+    if setting is None:
+        return cards
+    chosen = []
+    for entry in filter(None, (part.strip() for part in setting.split(","))):
+        if entry.isdigit() and int(entry) < len(cards):
+            chosen.append(cards[int(entry)])
+            continue
+        by_uuid = [card for card in cards if entry.startswith("GPU-") and card_uuid(rm, card).startswith(entry)]
+        if not by_uuid:
+            found = ", ".join(f"{i}: {card.node} ({card.pci})" for i, card in enumerate(cards)) or "none"
+            raise DeviceNotFound(f"{name}={setting!r}: no GPU {entry!r}; found are {found}")
+        chosen.append(by_uuid[0])
+    return chosen
+
+
+def card_uuid(rm: RmClient, card: Card) -> str:
+    with open_card(rm, card):
+        device, subdevice = add_subdevice(rm, card)
+        try:
+            return uuid_text(identify(rm, subdevice).uuid)
+        finally:
+            rm.free(device, rm.root)
+
+
+def devices(system: System, config: Config) -> list[DeviceInfo]:
+    """Every visible GPU, usable or not; never raises for what the machine lacks."""
+    try:
+        rm = open_client(system, config)
+    except (HCQError, OSError) as error:
+        return [] if isinstance(error, DeviceNotFound) else [unusable("NV:0", "", -1, "", str(error))]
+    with ExitStack() as undo:
+        undo.callback(rm.close)
+        try:
+            cards = visible_cards(rm, config)
+        except HCQError as error:
+            return [unusable("NV:0", "", -1, rm.abi.driver, str(error))]
+        return [look_at(rm, index, card) for index, card in enumerate(cards)]
+
+
+def look_at(rm: RmClient, index: int, card: Card) -> DeviceInfo:
+    name = f"NV:{index}"
+    try:
+        with open_card(rm, card):
+            device, subdevice = add_subdevice(rm, card)
+            try:
+                who = identify(rm, subdevice)
+                facts: dict[str, Any] = dict(model=who.model, uuid=uuid_text(who.uuid))
+                chip = chip_for(who.sm_version)
+            finally:
+                rm.free(device, rm.root)
+    except (DeviceNotFound, DriverError) as error:
+        return unusable(name, card.pci, card.minor, rm.abi.driver, str(error))
+    return DeviceInfo(name, "NV", chip.name, driver=rm.abi.driver, pci=card.pci, minor=card.minor, usable=True, **facts)
+
+
+def unusable(name: str, pci: str, minor: int, driver: str, reason: str) -> DeviceInfo:
+    return DeviceInfo(name, "NV", "unknown", "unknown", driver, "", pci, minor, False, reason)
