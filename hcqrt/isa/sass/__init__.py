@@ -30,6 +30,7 @@ from .parse import parse
 from .text import text
 
 __all__ = [
-    "PT", "RZ", "Barrier", "Bindless", "Const", "Imm", "Instruction", "Mem", "Num", "Operand", "Pred", "Reg", "SassError",
-    "Sched", "Scoreboard", "SpecialReg", "Target", "UPred", "UReg", "Value", "assemble", "decode", "disassemble", "encode", "parse", "text",
+    "PT", "RZ", "Barrier", "Bindless", "Const", "Imm", "Instruction", "Mem", "Num", "Operand", "Pred", "Reg",
+    "SassError", "Sched", "Scoreboard", "SpecialReg", "Target", "UPred", "UReg", "Value", "assemble", "decode",
+    "disassemble", "encode", "parse", "text",
 ]  # fmt: skip

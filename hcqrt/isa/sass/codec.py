@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from .model import Instruction, Operand, Pred, SassError, Sched, UPred, Value
 from .rows import OPCODE_MASK, Row, rows
@@ -28,22 +28,21 @@ class Family:
     chips: tuple[int, ...]
     urz: int
 
-    def rows(self, sm: int) -> dict[int, list[Compiled]]:
-        return _compiled(sm)
-
 
 FAMILIES = (Family((80, 86, 87, 89), 63),)
 
 
-@lru_cache(maxsize=None)
+@cache
 def family(sm: int) -> Family:
     for known in FAMILIES:
         if sm in known.chips:
             return known
-    raise SassError(f"sm_{sm}: no instruction table; known are {', '.join(f'sm_{c}' for f in FAMILIES for c in f.chips)}")
+    raise SassError(
+        f"sm_{sm}: no instruction table; known are {', '.join(f'sm_{c}' for f in FAMILIES for c in f.chips)}"
+    )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(sm: int) -> dict[int, list[Compiled]]:
     table: dict[int, list[Compiled]] = {}
     for row in rows():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Union
 
 from ...errors import BinaryError
 
@@ -56,7 +55,10 @@ class UPred:
 
 @dataclass(frozen=True)
 class Imm:
-    """Immediate as its raw bits. `kind`: int, uint, f32, f64 (high word), f16, bf16 (high, low half), f16s (one half)."""
+    """Immediate as its raw bits.
+
+    `kind`: int, uint, f32, f64 (its high word), f16 and bf16 (high half, low half), f16s (one half).
+    """
 
     value: int
     kind: str = "int"
@@ -137,10 +139,10 @@ class Num:
     value: int
 
 
-Operand = Union[
-    Reg, UReg, Pred, UPred, Imm, Const, Bindless, Mem, Target, SpecialReg, Barrier, Scoreboard, Num
-]  # fmt: skip
-Value = Union[str, int, bool]
+Operand = (
+    Reg | UReg | Pred | UPred | Imm | Const | Bindless | Mem | Target | SpecialReg | Barrier | Scoreboard | Num
+)  # fmt: skip
+Value = str | int | bool
 
 NO_BARRIER = 7  # write or read barrier field: none is set
 

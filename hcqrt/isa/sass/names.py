@@ -9,9 +9,10 @@ def _listed(names: Sequence[str | None]) -> dict[int, str]:
     return {value: name for value, name in enumerate(names) if name is not None}
 
 
-_FLOAT_COMPARE = "LT EQ LE GT NE GE NUM NAN LTU EQU LEU GTU NEU GEU".split()
+_FLOAT_COMPARE = ["LT", "EQ", "LE", "GT", "NE", "GE", "NUM", "NAN", "LTU", "EQU", "LEU", "GTU", "NEU", "GEU"]
 
-# Enumeration -> field value -> name ("" = nothing is printed, nor for a name that starts with `_`). A field value that is not listed is refused.
+# Enumeration -> field value -> name. "" prints nothing, nor does a name that starts with `_`. A field value that is
+# not listed is refused.
 ENUMS: dict[str, dict[int, str]] = {
     "usign": _listed(["U32", ""]),
     "usign_always": _listed(["U32", "S32"]),
@@ -32,15 +33,14 @@ ENUMS: dict[str, dict[int, str]] = {
     "idp4_a": _listed(["U8", "S8"]),
     "idp2_a": _listed(["U16", "S16"]),
     "lop_mode": _listed(["", "PAND"]),
-    "off": {0: ""},
-    "f32_on": {1: "F32"},
     "only32": {0: ""},
     "only16": {1: "F16"},
     # A register field that the instruction does not read; compilers write 0 or RZ.
     "unused": {0: "", 255: "_RZ"},
     "mufu": _listed(["COS", "SIN", "EX2", "LG2", "RCP", "RSQ", "RCP64H", "RSQ64H", "SQRT", "TANH"]),
     "mufu16": {0: "COS", 1: "SIN", 2: "EX2", 3: "LG2", 4: "RCP", 5: "RSQ", 8: "SQRT", 9: "TANH"},
-    # Conversions: two fields make one name. f2f: dst + 8·src, f2i: dst + 4·signed, i2f: src + 4·signed, frnd: src + 4·dst
+    # Conversions: two fields make one name.
+    # f2f: dst + 8 * src, f2i: dst + 4 * signed, i2f: src + 4 * signed, frnd: src + 4 * dst
     "f2f": {0o21: "F16.F32", 0o12: "F32.F16", 0o24: "BF16.F32"},
     "f2f_64": {0o31: "F16.F64", 0o32: "F32.F64", 0o13: "F64.F16", 0o23: "F64.F32"},
     "f2i": {0: "U8", 1: "U16", 2: "U32", 4: "S8", 5: "S16", 6: ""},

@@ -57,8 +57,7 @@ def immediate(imm: Imm) -> str:
 
 def _nearest(text: str, kind: str) -> int:
     """Bits of one float; the text must round to it exactly as this format rounds."""
-    names = {"f32": ("<f", 4), "f64": ("<d", 8), "f16": ("<e", 2), "bf16": ("<f", 4)}
-    form, size = names[kind]
+    form = {"f32": "<f", "f64": "<d", "f16": "<e", "bf16": "<f"}[kind]
     try:
         value = float(SPECIAL_FLOATS.get(text.strip(), text))
         raw = int.from_bytes(struct.pack(form, value), "little")

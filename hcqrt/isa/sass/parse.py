@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from .codec import encode, family, matching_rows
+from .memory_slots import BindlessSlot, ConstSlot, IndexSlot, MemSlot, TargetSlot
 from .model import (
     PT,
     RZ,
@@ -30,20 +31,7 @@ from .model import (
 from .names import SPECIAL
 from .numbers import parse_immediate, parse_integer
 from .rows import ModField, Row
-from .slots import (
-    BindlessSlot,
-    ConstSlot,
-    EitherPredSlot,
-    ImmSlot,
-    IndexSlot,
-    MemSlot,
-    NumSlot,
-    PredSlot,
-    RegSlot,
-    Slot,
-    TargetSlot,
-    URegSlot,
-)
+from .slots import EitherPredSlot, ImmSlot, NumSlot, PredSlot, RegSlot, Slot, URegSlot
 from .text import text
 
 INSTRUCTION_BYTES = 16

@@ -5,29 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 
 from . import table
+from .memory_slots import BindlessSlot, ConstSlot, IndexSlot, MemSlot, TargetSlot
 from .model import Barrier, SassError, Scoreboard, SpecialReg, Value
 from .names import ENUMS
-from .slots import (
-    UNSET,
-    BindlessSlot,
-    ConstSlot,
-    EitherPredSlot,
-    ImmSlot,
-    IndexSlot,
-    MemSlot,
-    Modifiers,
-    NumSlot,
-    PredSlot,
-    RegSlot,
-    Slot,
-    TargetSlot,
-    URegSlot,
-    bits,
-    ones,
-)
+from .slots import UNSET, EitherPredSlot, ImmSlot, Modifiers, NumSlot, PredSlot, RegSlot, Slot, URegSlot, bits, ones
 
 SCHED_MASK = ones(105, 21)
 GUARD_MASK = ones(12, 4)
@@ -45,6 +29,7 @@ class ModField:
     pieces: tuple[tuple[int, int], ...] = ()
     names: Mapping[int, str] | None = None
     codes: Mapping[str, int] = field(default_factory=dict)
+    only: int | None = None  # the one value that this row allows to a flag
 
     @property
     def mask(self) -> int:
@@ -56,10 +41,15 @@ class ModField:
             code |= bits(word, lsb, width) << shift
             shift += width
         if self.names is None:
+            self.check(code)
             return bool(code)
         if code not in self.names:
             raise SassError(f"{self.name} = {code} at bits {self.where} has no meaning")
         return self.names[code]
+
+    def check(self, code: int) -> None:
+        if self.only is not None and code != self.only:
+            raise SassError(f"flag {self.name} at bit {self.where} is {code}")
 
     @property
     def where(self) -> str:
@@ -70,6 +60,7 @@ class ModField:
             if not isinstance(value, bool):
                 raise SassError(f"flag {self.name} is {value!r}, not a bool")
             code = int(value)
+            self.check(code)
         elif isinstance(value, str) and value in self.codes:
             code = self.codes[value]
         else:
@@ -81,7 +72,11 @@ class ModField:
         return word
 
     def text(self, value: Value) -> str:
-        return (f".{self.name}" if value else "") if self.names is None else (f".{value}" if value and not str(value).startswith("_") else "")
+        return (
+            (f".{self.name}" if value else "")
+            if self.names is None
+            else (f".{value}" if value and not str(value).startswith("_") else "")
+        )
 
 
 @dataclass(frozen=True)
@@ -252,7 +247,8 @@ def _suffix(spec: str) -> tuple[list[ModField | str], int, int]:
             items.append(ModField(name, pieces, names, {text: code for code, text in names.items()}))
         else:
             name, bit = token.split("@")
-            items.append(ModField(name, ((int(bit), 1),)))
+            name, _, only = name.partition("=")
+            items.append(ModField(name, ((int(bit), 1),), only=int(only) if only else None))
     return items, mask, value
 
 
@@ -305,17 +301,19 @@ def _row(line: Line, opcode: int, shape: Shape, fixed: int, uniform_guard: bool)
     return row
 
 
-def _uniform(lines: dict[str, Line]) -> Iterator[Row]:
+def _uniform(lines: list[Line]) -> Iterator[Row]:
     for name, (vector, base, forms) in table.UNIFORM.items():
-        line = replace(lines[vector], mnemonic=name)
-        for form in map(int, forms):
-            yield _row(line, base | form << 9, Shape(form, uniform=True), ones(UNIFORM_BIT), True)
+        for line in lines:
+            if line.mnemonic == vector:
+                for form in map(int, forms):
+                    own = replace(line, mnemonic=name)
+                    yield _row(own, base | form << 9, Shape(form, uniform=True), ones(UNIFORM_BIT), True)
 
 
 UNIFORM_GUARDS = ("ULDC", "UMOV", "UPLOP3", "S2UR")
 
 
-@lru_cache(maxsize=None)
+@cache
 def rows() -> tuple[Row, ...]:
     """All rows of the family, in the order in which a decoder tries them."""
     found: list[Row] = []
@@ -324,5 +322,5 @@ def rows() -> tuple[Row, ...]:
         for opcode, shape, fixed in _shapes(line.opcode):
             guard = shape.uniform or line.mnemonic in UNIFORM_GUARDS
             found.append(_row(line, opcode, shape, fixed, guard))
-    found.extend(_uniform({line.mnemonic: line for line in lines}))
+    found.extend(_uniform(lines))
     return tuple(found)

@@ -35,12 +35,74 @@ SCOREBOARDS = 6
 
 # Instructions whose latency is not fixed.
 VARIABLE = frozenset(
-    """LDG STG LD ST LDL STL LDS STS ATOMS ATOMG ATOM RED LDGSTS LDSM LDC QSPC CCTL MEMBAR ERRBAR LDGDEPBAR
-    S2R S2UR CS2R R2UR REDUX MATCH SHFL MUFU F2F F2I I2F FRND FLO POPC BREV FCHK UFLO UPOPC UBREV
-    DADD DMUL DFMA DSETP B2R BMOV BAR""".split()
+    [
+        "LDG",
+        "STG",
+        "LD",
+        "ST",
+        "LDL",
+        "STL",
+        "LDS",
+        "STS",
+        "ATOMS",
+        "ATOMG",
+        "ATOM",
+        "RED",
+        "LDGSTS",
+        "LDSM",
+        "LDC",
+        "QSPC",
+        "CCTL",
+        "MEMBAR",
+        "ERRBAR",
+        "LDGDEPBAR",
+        "S2R",
+        "S2UR",
+        "CS2R",
+        "R2UR",
+        "REDUX",
+        "MATCH",
+        "SHFL",
+        "MUFU",
+        "F2F",
+        "F2I",
+        "I2F",
+        "FRND",
+        "FLO",
+        "POPC",
+        "BREV",
+        "FCHK",
+        "UFLO",
+        "UPOPC",
+        "UBREV",
+        "DADD",
+        "DMUL",
+        "DFMA",
+        "DSETP",
+        "B2R",
+        "BMOV",
+        "BAR",
+    ]
 )
 # Instructions that end a stretch of code: everything in flight is waited for.
-FENCES = frozenset("BRA BRX CALL RET EXIT BSSY BSYNC BREAK WARPSYNC BAR YIELD NANOSLEEP BPT MEMBAR".split())
+FENCES = frozenset(
+    [
+        "BRA",
+        "BRX",
+        "CALL",
+        "RET",
+        "EXIT",
+        "BSSY",
+        "BSYNC",
+        "BREAK",
+        "WARPSYNC",
+        "BAR",
+        "YIELD",
+        "NANOSLEEP",
+        "BPT",
+        "MEMBAR",
+    ]
+)
 HAND_SCHEDULED = frozenset(["HMMA", "DEPBAR"])
 # Destination slots; every other register operand is read.
 DESTINATIONS = frozenset(["d", "pd", "pd2"])
@@ -152,7 +214,9 @@ def _one(inst: Instruction, flight: Flight, urz: int, block_start: bool) -> Inst
     return replace(inst, sched=Sched(stall, False, write_barrier, read_barrier, wait, inst.sched.reuse))
 
 
-def schedule(code: Sequence[Instruction], starts: Sequence[bool], by_hand: Sequence[bool], urz: int) -> list[Instruction]:
+def schedule(
+    code: Sequence[Instruction], starts: Sequence[bool], by_hand: Sequence[bool], urz: int
+) -> list[Instruction]:
     """Fill the scheduling fields of `code`, except of instructions that have theirs written out.
 
     `starts[i]`: instruction i can be reached from elsewhere, so nothing may be assumed about what is in flight; all
@@ -160,12 +224,15 @@ def schedule(code: Sequence[Instruction], starts: Sequence[bool], by_hand: Seque
     """
     flight = Flight()
     done = []
-    for inst, start, fixed in zip(code, starts, by_hand):
+    for inst, start, fixed in zip(code, starts, by_hand, strict=True):
         if fixed:
             for number in range(SCOREBOARDS):
                 if inst.sched.wait_mask >> number & 1:
                     flight.free(number)
-            for number, registers in ((inst.sched.write_barrier, flight.writes), (inst.sched.read_barrier, flight.reads)):
+            for number, registers in (
+                (inst.sched.write_barrier, flight.writes),
+                (inst.sched.read_barrier, flight.reads),
+            ):
                 if number < SCOREBOARDS:
                     flight.busy[number] = True
                     registers[number] |= written(inst, urz) if registers is flight.writes else read(inst, urz)

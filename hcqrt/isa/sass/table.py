@@ -1,10 +1,11 @@
+# ruff: noqa: E501 - a table has one line per instruction
 """The instruction table of sm_80 to sm_89: one line per instruction, with every field of its word.
 
 Columns: mnemonic | opcode | suffix fields in printed order | operands in printed order [| chips].
 
 opcode      12 bits, or `base/forms`: base = low 9 bits, forms = the digits that bits 11:9 may hold (1 register, 4
             immediate, 5 constant, 6 uniform register as B; 2, 3, 7 the last three as C, with B at bits 71:64).
-suffix      `NAME@bit` flag · `name:enum@lsb+width` (names.py; several pieces with `,`, low bits first) ·
+suffix      `NAME@bit` flag, `NAME=v@bit` a flag that must be v · `name:enum@lsb+width` (names.py; several pieces with `,`, low bits first) ·
             `text"` a fixed piece of the mnemonic · `=lsb+width:value` bits that must hold a value other than zero.
             Bits that no field names must be zero.
 operands    `name=kind`: R16 register at bit 16 · U16 uniform register · A register at 24 · S flexible slot · B, C second
@@ -15,7 +16,6 @@ operands    `name=kind`: R16 register at bit 16 · U16 uniform register · A reg
             a number after one gives its bit, else the usual place. `:f32` is the kind of an immediate.
             `?` printed unless PT, RZ or 0 · `?FLAG` printed with that flag, `?!FLAG` without · `?<n` printed unless n.
 chips       the SMs of this line; none: all of the family.
-Left out on purpose: .FMZ, and what no known compiler emits.
 Sources: facts measured against the vendor disassembler, and Mesa's NAK for the roles of operands.
 """
 
@@ -26,29 +26,30 @@ MOV        | 002/1456    |                                              | d=R16 
 SEL        | 007/1456    |                                              | d=R16 a=A b=S:uint ps=P87!90
 ISETP      | 00c/1456    | cmp:icmp@76+3 sign:usign@73+1 bool:bool@74+2 EX@72 | pd=P81 pd2=P84 a=A b=S ps=P87!90 ps3=P68!71?EX
 IADD3      | 010/1456    | X@74                       | d=R16 pd=P81? pd2=P84? a=A^72 b=S^ c=C^ ps=P87!90?X ps2=P77!80?X
-LEA        | 011/1456    | HI@80 X@74 SX32@73         | d=R16 pd=P81? a=A^72 b=S:uint^ c=C:uint?HI&!SX32 shift=N75+5 ps=P87!90?X
+LEA        | 011/1456    | HI=0@80 X@74 SX32=0@73     | d=R16 pd=P81? a=A^72 b=S:uint^ c=C?HI shift=N75+5 ps=P87!90?X
+LEA        | 011/1456    | HI=1@80 X@74 SX32@73       | d=R16 pd=P81? a=A^72 b=S:uint^ c=C?!SX32 shift=N75+5 ps=P87!90?X
 LOP3       | 012/1456    | LUT" PAND@80                                 | pd=P81? d=R16 a=A b=S:uint c=C:uint lut=N72+8 ps=P87!90
 IABS       | 013/1456    |                                              | d=R16 b=S
 VABSDIFF   | 014/1237    | sign:usign@73+1                              | d=R16 pd=P81? a=A b=B:uint c=C:uint
 VABSDIFF4  | 015/1234567 | sign:usign8@73+1 ACC@75                      | d=R16 pd=P81? a=A b=B:uint c=C:uint
-UPRMT      | 096/u124    |                                              | d=R16 a=A b=B:uint c=C:uint
+UPRMT      | 096/u14     |                                              | d=R16 a=A b=B:uint c=C:uint
 PRMT       | 016/1234567 | mode:prmt@72+3                               | d=R16 a=A b=B:uint c=C:uint
 IMNMX      | 017/1456    | sign:usign@73+1                              | d=R16 a=A b=S ps=P87!90
 SHF        | 019/1234567 | dir:shift_dir@76+1 W@75 type:shift_type@73+2 HI@80 | d=R16 a=A b=B:uint c=C:uint
 SGXT       | 01a/1456    | W@75 sign:usign@73+1                         | d=R16 a=A b=S:uint
 BMSK       | 01b/1456    | W@75                                         | d=R16 a=A b=S:uint
 IMAD       | 024/1234567 | sign:usign@73+1 X@74 =81+3:7                 | d=R16 a=A b=B c=C^ ps=P87!90?X
-IMAD.WIDE  | 025/1234567 | sign:usign@73+1 X@74                         | d=R16 pd=P81? a=A b=B c=C^ ps=P87!90?X
-IMAD.HI    | 027/1234567 | sign:usign@73+1 X@74                         | d=R16 pd=P81? a=A b=B c=C^ ps=P87!90?X
-IDP.4A     | 026/1456    | sign_a:idp4_a@73+1 sign_b:idp4_a@74+1        | d=R16 a=A b=S c=C-75
-IDP.2A.LO  | 026/1456    | sign_a:idp2_a@73+1 sign_b:idp4_a@74+1 =76+2:1 | d=R16 a=A b=S c=C-75
-IDP.2A.HI  | 026/1456    | sign_a:idp2_a@73+1 sign_b:idp4_a@74+1 =76+2:3 | d=R16 a=A b=S c=C-75
+IMAD.WIDE  | 025/134567  | sign:usign@73+1 X@74                         | d=R16 pd=P81? a=A b=B c=C^ ps=P87!90?X
+IMAD.HI    | 027/134567  | sign:usign@73+1 X@74                         | d=R16 pd=P81? a=A b=B c=C^ ps=P87!90?X
+IDP.4A     | 026/156     | sign_a:idp4_a@73+1 sign_b:idp4_a@74+1        | d=R16 a=A b=S c=C-75
+IDP.2A.LO  | 026/156     | sign_a:idp2_a@73+1 sign_b:idp4_a@74+1 =76+2:1 | d=R16 a=A b=S c=C-75
+IDP.2A.HI  | 026/156     | sign_a:idp2_a@73+1 sign_b:idp4_a@74+1 =76+2:3 | d=R16 a=A b=S c=C-75
 FLO        | 100/1456    | sign:usign@73+1 SH@74                        | d=R16 pd=P81? b=S:uint~
 BREV       | 101/1456    |                                              | d=R16 b=S:uint
 POPC       | 109/1456    |                                              | d=R16 b=S:uint~
 UMOV       | 882         |                                              | d=U16 b=I32+32u
 UMOV       | c82         | =91+1:1                                      | d=U16 b=U32
-I2FP       | 045/1456    | F32" sign:usign_always@74+1 round:pack_round@78+2 =84+3:2 =75+3:2 | d=R16 b=S
+I2FP       | 045/1456    | F32" sign:usign_always@74+1 round:pack_round@78+2 =84+3:2 =75+3:2 | d=R16 b=S:uint
 """
 
 FLOAT = """
@@ -56,9 +57,9 @@ FSEL       | 008/1456    | FTZ@80                                             | 
 FMNMX      | 009/1456    | FTZ@80 NAN@81 unused:unused@64+8                                      | d=R16 a=A-% b=S:f32-% ps=P87!90
 FSET       | 00a/1456    | BF" cmp:fcmp@76+4 FTZ@80 bool:bool@74+2 | d=R16 a=A-% b=S:f32-% ps=P87!90
 FSETP      | 00b/1456    | cmp:fcmp@76+4 FTZ@80 bool:bool@74+2                | pd=P81 pd2=P84 a=A-% b=S:f32-% ps=P87!90
-FMUL       | 020/1456    | FTZ@80 scale:scale@84+3 round:round@78+2 SAT@77 unused:unused@64+8 | d=R16 a=A-% b=S:f32-%
+FMUL       | 020/1456    | FTZ@80 FMZ@76 scale:scale@84+3 round:round@78+2 SAT@77 unused:unused@64+8 | d=R16 a=A-% b=S:f32-%
 FADD       | 021/1237    | FTZ@80 round:round@78+2 SAT@77 unused:unused@64+8 | d=R16 a=A-% b=S:f32-%
-FFMA       | 023/1234567 | FTZ@80 round:round@78+2 SAT@77              | d=R16 a=A-% b=B:f32-% c=C:f32-%
+FFMA       | 023/1234567 | FTZ@80 FMZ@76 round:round@78+2 SAT@77              | d=R16 a=A-% b=B:f32-% c=C:f32-%
 MUFU       | 108/1456    | op:mufu@74+4 type:only32@73+1                      | d=R16 b=S:fmufu-%
 MUFU       | 108/1456    | op:mufu16@74+4 type:only16@73+1                      | d=R16 b=S:f16s-%m60
 FCHK       | 102/1456    |                                                    | pd=P81 a=A-% b=S:f32-%
@@ -66,15 +67,15 @@ DMUL       | 028/1456    | round:round@78+2                                   | 
 DADD       | 029/1237    | round:round@78+2                                   | d=R16 a=A-% b=C:f64-%
 DSETP      | 02a/1237    | cmp:dcmp@76+4 bool:bool@74+2                       | pd=P81 pd2=P84 a=A-% b=S:f64-% ps=P87!90
 DFMA       | 02b/1234567 | round:round@78+2                                   | d=R16 a=A-% b=B:f64-% c=C:f64-%
-HADD2      | 030/1237    | F32:off@78+1 FTZ@80 SAT@77                         | d=R16 a=A-%h b=S:f16-%h
-HADD2      | 030/1237    | F32:f32_on@78+1 FTZ@80 SAT@77                      | d=R16 a=A-h b=S:f16s-%h
-HFMA2      | 031/1234567 | BF16_V2@85 FTZ@80 RELU@79 SAT@77            | d=R16 a=A-%h b=B:f16-84%83h81 c=C:f16-84%83h81 ps=P87!90?RELU&?
-HFMA2      | 035/1234567 | MMA" FTZ@80 RELU@79 SAT@77                  | d=R16 a=A-% b=B:f16-84%83 c=C:f16-84%83 ps=P87!90?RELU&?
-HMUL2      | 032/1456    | FTZ@80 SAT@77                        | d=R16 a=A-%h b=S:f16-%h
+HADD2      | 030/1237    | F32=0@78 FTZ@80 SAT@77                         | d=R16 a=A-%h b=S:f16-%h
+HADD2      | 030/1237    | F32=1@78 FTZ@80 SAT@77                      | d=R16 a=A-h b=S:f16s-%h
+HFMA2      | 031/1234567 | BF16_V2@85 FTZ@80 FMZ@76 RELU@79 SAT@77            | d=R16 a=A-%h b=B:f16-84%83h81 c=C:f16-84%83h81 ps=P87!90?RELU&?
+HFMA2      | 035/1234567 | MMA" FTZ@80 FMZ@76 RELU@79 SAT@77                  | d=R16 a=A-% b=B:f16-84%83 c=C:f16-84%83 ps=P87!90?RELU&?
+HMUL2      | 032/1456    | FTZ@80 FMZ@76 SAT@77                        | d=R16 a=A-%h b=S:f16-%h
 HSET2      | 033/1237    | result:bf@71+1 cmp:fcmp@76+4 FTZ@80 bool:bool@69+2 | d=R16 a=A-%h b=S:f16-%h ps=P87!90
 HSETP2     | 034/1237    | cmp:fcmp@76+4 H_AND@71 FTZ@80 bool:bool@69+2       | pd=P81 pd2=P84 a=A-%h b=S:f16-%h ps=P87!90
 HMNMX2     | 040/1456    | BF16_V2@85 FTZ@80 NAN@81 XORSIGN@82                | d=R16 a=A-%h b=S:f16-%h ps=P87!90
-F2FP       | 03e/1456    | SATFINITE@77 RELU@75 type:bf16@76+1 PACK_AB" round:pack_round@79+2 =64+8:255 | d=R16 a=A b=S:f32 | 80 86
+F2FP       | 03e/1456    | SATFINITE@77 RELU@75 type:bf16@76+1 PACK_AB" round:pack_round@79+2 =64+8:255 | d=R16 a=A b=S:f32 | 80 86 87
 F2FP       | 03e/1456    | SATFINITE@77 RELU@75 type:pack16@76+1 F32" PACK_AB" round:pack_round@79+2 =64+8:255 | d=R16 a=A b=S:f32 | 89
 """
 
@@ -84,9 +85,9 @@ F2F        | 110/1456    | FTZ@80 format:f2f_64@75+3,84+2 round:round@78+2      
 F2I        | 105/1456    | FTZ@80 dst:f2i@75+2,72+1 src:f2i_src@84+2 round:round_int@78+2 NTZ@77     | d=R16 b=S:fsrc-%
 F2I        | 111/1456    | FTZ@80 dst:f2i_any@75+2,72+1 src:f64@84+2 round:round_int@78+2 NTZ@77     | d=R16 b=S:fsrc-%
 F2I        | 111/1456    | FTZ@80 dst:f2i_64@75+2,72+1 src:f2i_src@84+2 round:round_int@78+2 NTZ@77  | d=R16 b=S:fsrc-%
-I2F        | 106/1456    | dst:i2f_dst@75+2 src:i2f@84+2,74+1 round:round@78+2          | d=R16 b=S:uint
-I2F        | 112/1456    | dst:f64@75+2 src:i2f@84+2,74+1 round:round@78+2              | d=R16 b=S:uint
-I2F        | 112/1456    | dst:i2f_any_dst@75+2 src:i2f_64@84+2,74+1 round:round@78+2   | d=R16 b=S:uint
+I2F        | 106/1456    | dst:i2f_dst@75+2 src:i2f@84+2,74+1 round:round@78+2          | d=R16 b=S:fint
+I2F        | 112/1456    | dst:f64@75+2 src:i2f@84+2,74+1 round:round@78+2              | d=R16 b=S:fint
+I2F        | 112/1456    | dst:i2f_any_dst@75+2 src:i2f_64@84+2,74+1 round:round@78+2   | d=R16 b=S:fint
 FRND       | 107/1456    | FTZ@80 format:frnd@84+2,75+2 round:round_int@78+2            | d=R16 b=S:fsrc-%
 FRND       | 113/1456    | FTZ@80 format:frnd_64@84+2,75+2 round:round_int@78+2         | d=R16 b=S:fsrc-%
 """
@@ -96,8 +97,8 @@ UNIFORM = {
     "USEL": ("SEL", 0x087, "14"), "UISETP": ("ISETP", 0x08C, "14"),
     "UIADD3": ("IADD3", 0x090, "14"), "ULEA": ("LEA", 0x091, "14"), "ULOP3": ("LOP3", 0x092, "14"),
     "USHF": ("SHF", 0x099, "124"), "USGXT": ("SGXT", 0x09A, "14"),
-    "UBMSK": ("BMSK", 0x09B, "14"), "UIMAD": ("IMAD", 0x0A4, "124"), "UIMAD.WIDE": ("IMAD.WIDE", 0x0A5, "124"),
-    "UIMAD.HI": ("IMAD.HI", 0x0A7, "124"), "UFLO": ("FLO", 0x0BD, "14"), "UBREV": ("BREV", 0x0BE, "14"),
+    "UBMSK": ("BMSK", 0x09B, "14"), "UIMAD": ("IMAD", 0x0A4, "124"), "UIMAD.WIDE": ("IMAD.WIDE", 0x0A5, "14"),
+    "UFLO": ("FLO", 0x0BD, "14"), "UBREV": ("BREV", 0x0BE, "14"),
     "UPOPC": ("POPC", 0x0BF, "14"),
 }  # fmt: skip
 
@@ -108,7 +109,7 @@ STG     | 386 | E@72 evict:evict@84+3 type:access@73+3 order:order_store@77+4   
 STG     | 986 | =72+1:1 E" evict:evict@84+3 type:access@73+3 order:order_store@77+4                           | addr=MU64 data=R32
 LD      | 980 | =72+1:1 E" evict:evict@84+3 prefetch:prefetch@68+2 type:access@73+3 order:order_load@77+4    | d=R16 addr=MU32
 LD      | 980 | E@72 evict:evict@84+3 prefetch:prefetch@68+2 type:access@73+3 order:order_load@77+4          | d=R16 addr=ML
-ST      | 385 | E@72 evict:evict@84+3 type:access@73+3 order:order_store@77+4                                 | addr=M data=R32
+ST      | 385 | E@72 evict:evict@84+3 type:access@73+3 order:order_store@77+4                           | addr=ML data=R64
 ST      | 985 | =72+1:1 E" evict:evict@84+3 type:access@73+3 order:order_store@77+4                           | addr=MU64 data=R32
 LDL     | 983 | evict:evict@84+3 type:access@73+3                            | d=R16 addr=MS32
 STL     | 387 | evict:evict@84+3 type:access@73+3                            | addr=M data=R32
@@ -124,7 +125,7 @@ ATOMG   | 3a9 | E@72 op:cas@0+0 evict:evict@84+3 type:cas_type@73+4 order:order_
 ATOM    | 38a | E@72 op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | pd=P81 d=R16 addr=M data=R32
 ATOM    | 98a | =72+1:1 E" op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | pd=P81 d=R16 addr=MA data=R32
 ATOM    | 38b | E@72 op:cas@0+0 evict:evict@84+3 type:cas_type@73+4 order:order_store@77+4    | pd=P81 d=R16 addr=M cmp=R32 data=R64
-RED     | 38e | E@72 op:red@87+3 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4  | addr=M data=R32
+RED     | 98e | E@72 op:red@87+3 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4  | addr=M data=R32
 RED     | 98e | =72+1:1 E" op:red@87+3 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | addr=MR data=R32
 LDGSTS  | fae | E" bypass:bypass@81+1 evict:evict@84+3 prefetch:prefetch@71+2 type:async_size@73+3 ZFILL@82 order:order_async@77+4 | shared=MG addr=MH ps=P87!90?
 LDSM    | 83b | 16" shape:ldsm_shape@78+2 count:ldsm_count@72+2              | d=R16 addr=MS32
@@ -177,12 +178,12 @@ BSYNC   | 941 |                                    | ps=P87!90? barrier=B16
 BREAK   | 942 |                                    | ps=P87!90? barrier=B16
 BMOV    | 355 | 32" CLEAR@84                       | d=R16 barrier=B24
 BMOV    | 356 | 32" PQUAD@84                       | barrier=B24 a=R32
-WARPSYNC | 948 | EXCLUSIVE@86                      | ps=P87!90? mask=I32+32u
+WARPSYNC | 948 |                                   | ps=P87!90? mask=I32+32u
 WARPSYNC | 348 | EXCLUSIVE@86                      | ps=P87!90? mask=R32
-NANOSLEEP | 15d/45 | WARP@85 RAND@86               | ps=P87!90? b=S:uint
-NANOSLEEP | 35d | WARP@85 RAND@86                  | ps=P87!90? b=R32
+NANOSLEEP | 15d/45 | RAND@86 WARP@85               | ps=P87!90? b=S:uint
+NANOSLEEP | 35d | RAND@86 WARP@85                  | ps=P87!90? b=R32
 YIELD   | 946 |                                    | ps=P87!90?
-BPT     | 95c | TRAP" =84+3:3                      | code=N34+20
+BPT     | 95c | TRAP" =84+3:3                      | code=N34+3
 PMTRIG  | 801 |                                    | ps=P87!90? mask=N32+16
 """
 

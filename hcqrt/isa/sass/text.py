@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .codec import family, row_of
+from .memory_slots import MemSlot, TargetSlot
 from .model import (
     PT,
     RZ,
@@ -25,7 +26,7 @@ from .model import (
 from .names import SPECIAL
 from .numbers import hexadecimal, immediate
 from .rows import ModField, Row
-from .slots import CONST_OFFSET_BITS, MemSlot, RegSlot, Slot, TargetSlot, sign_extend
+from .slots import CONST_OFFSET_BITS, RegSlot, Slot, sign_extend
 
 INSTRUCTION_BYTES = 16
 
@@ -116,7 +117,9 @@ def operand_text(operand: Operand, slot: Slot, inst: Instruction, pc: int) -> st
         assert isinstance(slot, MemSlot)
         return _address(operand, slot, urz)
     if isinstance(operand, Target):
-        absolute = operand.relative + (0 if isinstance(slot, TargetSlot) and slot.style == "D" else pc + INSTRUCTION_BYTES)
+        absolute = operand.relative + (
+            0 if isinstance(slot, TargetSlot) and slot.style == "D" else pc + INSTRUCTION_BYTES
+        )
         return hexadecimal(absolute)
     if isinstance(operand, SpecialReg):
         return SPECIAL.get(operand.index, f"SR{operand.index}")

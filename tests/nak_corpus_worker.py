@@ -1,4 +1,4 @@
-"""Program of its own: compiles many small kernels with Mesa's NAK through tinygrad and keeps each blob (no device needed)."""
+"""A program: compiles many small kernels with Mesa's NAK through tinygrad and keeps each blob. Needs no device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def keep_blobs() -> None:
 
 
 FLOATS = (dtypes.float32, dtypes.float16, dtypes.float64)
-INTS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64)
+INTS = (
+    dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64,
+)  # fmt: skip
 ALL = (*FLOATS, *INTS, dtypes.bool)
 
 # Double exp2, log2 and sin do not compile in this Mesa: the library panics and returns NULL.
@@ -38,7 +40,9 @@ UNARY_FLOAT = (
     Tensor.sqrt, Tensor.reciprocal, Tensor.trunc, Tensor.floor, Tensor.ceil, Tensor.round, Tensor.abs, Tensor.neg,
     Tensor.relu, Tensor.isnan, Tensor.isinf, Tensor.sign,
 )  # fmt: skip
-UNARY_TRANSCENDENTAL = (Tensor.exp2, Tensor.log2, Tensor.sin, Tensor.cos, Tensor.exp, Tensor.log, Tensor.sigmoid, Tensor.tanh, Tensor.gelu)
+UNARY_TRANSCENDENTAL = (
+    Tensor.exp2, Tensor.log2, Tensor.sin, Tensor.cos, Tensor.exp, Tensor.log, Tensor.sigmoid, Tensor.tanh, Tensor.gelu,
+)  # fmt: skip
 BINARY_ANY = (Tensor.add, Tensor.mul, Tensor.sub, Tensor.maximum, Tensor.minimum, Tensor.eq, Tensor.ne)
 BINARY_ORDERED = (lambda a, b: a < b, lambda a, b: (a < b).where(a, b))
 BINARY_INT = (lambda a, b: a // b, lambda a, b: a % b, lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b)
@@ -62,7 +66,7 @@ def binary() -> Iterator[Work]:
         yield lambda op=op, dtype=dtype: op(Tensor.empty(31, dtype=dtype), Tensor.empty(31, dtype=dtype))
     for dtype in FLOATS:
         yield lambda dtype=dtype: Tensor.empty(31, dtype=dtype) / Tensor.empty(31, dtype=dtype)
-        yield lambda dtype=dtype: Tensor.empty(64, dtype=dtype) * Tensor.empty(64, dtype=dtype) + Tensor.empty(64, dtype=dtype)
+        yield lambda d=dtype: Tensor.empty(64, dtype=d) * Tensor.empty(64, dtype=d) + Tensor.empty(64, dtype=d)
 
 
 def casts() -> Iterator[Work]:
@@ -88,10 +92,12 @@ def matrices() -> Iterator[Work]:
             yield lambda d=dtype, n=size: Tensor.empty(n, n, dtype=d) @ Tensor.empty(n, n, dtype=d)
         yield lambda d=dtype: Tensor.empty(300, 700, dtype=d) @ Tensor.empty(700, dtype=d)
     for kernel, stride in itertools.product((1, 3, 5), (1, 2)):
-        yield lambda k=kernel, s=stride: Tensor.empty(2, 4, 20, 20).conv2d(Tensor.empty(8, 4, k, k), stride=s, padding=1)
+        weights = Tensor.empty(8, 4, kernel, kernel)
+        yield lambda w=weights, s=stride: Tensor.empty(2, 4, 20, 20).conv2d(w, stride=s, padding=1)
     yield lambda: Tensor.empty(2, 4, 16, 16).max_pool2d()
     yield lambda: Tensor.empty(2, 8, 16, 16).avg_pool2d()
-    yield lambda: Tensor.empty(1, 2, 16, 8).scaled_dot_product_attention(Tensor.empty(1, 2, 16, 8), Tensor.empty(1, 2, 16, 8))
+    head = Tensor.empty(1, 2, 16, 8)
+    yield lambda: head.scaled_dot_product_attention(head, head)
 
 
 def movement() -> Iterator[Work]:

@@ -1,0 +1,81 @@
+"""NAK kernels to test the decoder and the executor with: made once, without a device, in a program of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+WORKER = Path(__file__).with_name("nak_corpus_worker.py")
+PACKAGES = ("tinygrad", "tinymesa")
+HEADER_BYTES = 728  # of `nak_shader_info` in tinymesa 25.2.7.2
+STAGE_COMPUTE = 5
+INSTRUCTION_BYTES = 16
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True)
+class NakKernel:
+    """One blob as NAK made it; `code` is its machine code."""
+
+    blob: bytes
+
+    @property
+    def code(self) -> bytes:
+        (count,) = struct.unpack_from("<I", self.blob, 12)
+        return self.blob[HEADER_BYTES : HEADER_BYTES + INSTRUCTION_BYTES * count]
+
+    @property
+    def words(self) -> list[tuple[int, int]]:
+        return list(struct.iter_unpack("<QQ", self.code))
+
+
+def missing_packages() -> list[str]:
+    """The packages that the corpus needs and that are not installed."""
+    missing = []
+    for name in PACKAGES:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    return missing
+
+
+def _key(arch: str) -> str:
+    versions = [f"{name}={importlib.metadata.version(name)}" for name in PACKAGES]
+    return hashlib.sha256(" ".join([arch, *versions, WORKER.read_text()]).encode()).hexdigest()[:16]
+
+
+def _make(arch: str, path: Path) -> None:
+    """Run the worker; the file appears whole or not at all, so that two test processes can't disturb each other."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    # Its own environment: a DEV or DEBUG of the caller must not decide what is compiled.
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    command = [sys.executable, str(WORKER), arch, str(partial)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed ({result.returncode}):\n{result.stderr[-4000:]}")
+    partial.replace(path)
+
+
+@lru_cache(maxsize=None)
+def nak_kernels(arch: str = "sm_86") -> tuple[NakKernel, ...]:
+    """The corpus for `arch`, from the cache if the same packages made it before. About 15 s when not."""
+    path = Path(tempfile.gettempdir()) / f"hcqrt-test-corpus-{os.getuid()}" / f"{arch}-{_key(arch)}.bin"
+    if not path.exists():
+        _make(arch, path)
+    data = path.read_bytes()
+    kernels, at = [], 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        kernels.append(NakKernel(data[at + 4 : at + 4 + size]))
+        at += 4 + size
+    return tuple(kernels)
