@@ -19,7 +19,7 @@ class GpuMemory(Protocol):
 
 @dataclass(frozen=True)
 class Launch:
-    """One grid. `fetch(va, nbytes)` reads machine code; sizes are in bytes, windows are addresses of 16 MiB apertures."""
+    """One grid. `fetch(va, nbytes)` reads machine code; sizes are in bytes; a window is the va of a 16 MiB aperture."""
 
     fetch: Callable[[int, int], bytes]
     entry_va: int
