@@ -121,6 +121,9 @@ class EmulatedFile(FileIOInterface):
 class Driver(Protocol):
     """One emulated kernel driver."""
 
+    refusals: list[str]  # what was asked for and is not known here, with its number
+    last_refusal: str  # why the latest refused call was refused
+
     def nodes(self) -> dict[str, tuple[int, int | None]]:
         """Device nodes: path -> (mode bits, errno of an open that fails or None)."""
 

@@ -23,6 +23,7 @@ DEFAULT_NV_DRIVER = "580.95.05"
 SYSTEM_MEMORY_BYTES = 64 << 30  # sparse
 FIRST_FD = 3  # a process has its standard streams open
 FD_LIMIT = 1024  # RLIMIT_NOFILE of a plain login
+CHECKS = ("caches",)  # a GPU that sees stale constants and launch descriptors until told to invalidate
 Entry = str | Mapping[str, Any]
 
 
@@ -48,8 +49,9 @@ class EmulatedSystem(System):
             raise ValueError(f"page size {page_size}: not a power of two of at least 4096")
         if qcom is not None:
             raise ValueError(f"qcom={qcom!r}: this version emulates NVIDIA GPUs only")
-        if unknown := sorted(check):
-            raise ValueError(f"check={', '.join(unknown)}: no such check; this version has none")
+        self.check = frozenset(check)
+        if unknown := sorted(self.check - set(CHECKS)):
+            raise ValueError(f"check={', '.join(unknown)}: no such check; there is {', '.join(CHECKS)}")
         entries = [nv] if isinstance(nv, str | Mapping) else list(nv)
         self.page_size, self.strict, self.seed, self.fd_limit = page_size, strict, seed, fd_limit
         self._spec, self._nv_driver = entries, nv_driver
@@ -129,6 +131,16 @@ class EmulatedSystem(System):
         with self.lock:
             self._after_fork()
             return self._log.entries()
+
+    @property
+    def refusals(self) -> list[str]:
+        """What was asked for that the emulated drivers and GPUs do not know, each with its number."""
+        return [text for driver in self.drivers for text in driver.refusals]
+
+    @property
+    def last_refusal(self) -> str:
+        """Why the latest refused driver call was refused."""
+        return next((driver.last_refusal for driver in self.drivers if driver.last_refusal), "")
 
     def live_objects(self) -> list[LiveObject]:
         """What the machine still holds: fds, CPU mappings, and each driver's objects, with where each was made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +27,28 @@ class NvDriver:
     def __init__(self, system: EmulatedSystem, entries: Sequence[str | Mapping[str, Any]], version: str) -> None:
         self.system, self.abi = system, Abi(version)
         self.boards: list[Board] = []
+        self.refusals: list[str] = []
         for index, entry in enumerate(entries):
             board = make_board(
                 system.libc, index, entry, system.seed, system.clock_ns, strict=system.strict
             )  # fmt: skip
-            board.gpu.injected_fault = self.injected_fault
+            board.gpu.injected_fault, board.gpu.refusals = self.injected_fault, self.refusals
             self.boards.append(board)
+            self.attach_engines(board)
         for what in ("minor", "gpu_id", "uuid", "pci"):
             if len({getattr(board, what) for board in self.boards}) < len(self.boards):
                 raise ValueError(f"two GPUs of this machine have the same {what}")
         self.clients: dict[int, Client] = {}
         self.spaces: list[UvmSpace] = []
-        self.refusals: list[str] = []  # what was asked for and is not known here, with its number
-        self.last_refusal = ""  # why the latest refused call was refused, for whoever debugs
+        self.last_refusal = ""
         self._next_client = FIRST_CLIENT
+
+    def attach_engines(self, board: Board) -> None:
+        """Give a board its GPU side. A seed other than 0 makes the order of ready channels random, and repeatable."""
+        from hcqrt.emu.nv.fifo import Host
+
+        order = random.Random(self.system.seed + board.index) if self.system.seed else None
+        board.gpu.engines = Host(board.gpu, order=order, check_caches="caches" in self.system.check)
 
     def board_by(self, what: str, value: object) -> Board | None:
         """The board whose attribute `what` has this value."""

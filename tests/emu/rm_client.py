@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from hcqrt.emu.system import EmulatedSystem
 from hcqrt.fileio import FileIOInterface
 
+Machine = Callable[..., EmulatedSystem]  # the fixture that makes machines
 ROOT, DEVICE, SUBDEVICE, VASPACE, TSG, CTXSHARE, CHANNEL = 0x41, 0x80, 0x2080, 0x90F1, 0xA06C, 0x9067, 0xC56F
 SYSMEM, VIDMEM, OSDESC, USERMODE, COMPUTE, COPY, DEBUGGER = 0x3E, 0x40, 0x71, 0xC461, 0xC7C0, 0xC7B5, 0x83DE
 SLACK = 512  # UVM structs and alloc parameters lie in more room than they need
@@ -75,7 +77,7 @@ class RmClient:
 
     def alloc(self, parent: int, number: int, params: bytes | Buffer | None = None, handle: int = 0) -> int:
         status, made = self.alloc_raw(self.root, parent, number, params, handle=handle)
-        assert status == 0, f"class {number:#x}: status {status:#x}, {self.system.drivers[0].last_refusal}"
+        assert status == 0, f"class {number:#x}: status {status:#x}, {self.system.last_refusal}"
         return made
 
     def free(self, handle: int, parent: int = 0) -> int:
@@ -124,7 +126,7 @@ class RmClient:
         """RM_MAP_MEMORY on a fresh file, mmap, and the file closed again."""
         file = self.system.open(self.node if bar else "/dev/nvidiactl")
         status, _ = self.map_status(memory, nbytes, file.fd)
-        assert status == 0, self.system.drivers[0].last_refusal
+        assert status == 0, self.system.last_refusal
         view = file.mmap(nbytes, address=address)
         file.close()
         self.maps.append((view.addr, nbytes))
@@ -206,8 +208,8 @@ def va_space_params(*, flags: int = 0x48, base: int = 0x1000, size: int = 0x1FFF
 
 
 def memory_params(
-    number: int, nbytes: int, owner: int, *, attr: int | None = None, attr2: int | None = None, flags: int | None = None,
-    alignment: int = 0, internal: int = 0, va_space: int = 0,
+    number: int, nbytes: int, owner: int, *, attr: int | None = None, attr2: int | None = None,
+    flags: int | None = None, alignment: int = 0, internal: int = 0, va_space: int = 0,
 ) -> bytes:  # fmt: skip
     """NV_MEMORY_ALLOCATION_PARAMS with the recipes of nv-driver.md §5."""
     video = number == VIDMEM
