@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 WORKER = Path(__file__).with_name("nak_corpus_worker.py")
@@ -66,7 +66,7 @@ def _make(arch: str, path: Path) -> None:
     partial.replace(path)
 
 
-@lru_cache(maxsize=None)
+@cache
 def nak_kernels(arch: str = "sm_86") -> tuple[NakKernel, ...]:
     """The corpus for `arch`, from the cache if the same packages made it before. About 15 s when not."""
     path = Path(tempfile.gettempdir()) / f"hcqrt-test-corpus-{os.getuid()}" / f"{arch}-{_key(arch)}.bin"

@@ -52,7 +52,22 @@ def _samples(known: Compiled, rng: random.Random, count: int) -> list[tuple[int,
 
 
 # Rows whose random words the vendor's tool is known to take: plain arithmetic, where every field is independent.
-STEADY = ("IADD3", "ISETP", "LOP3", "SHF", "PRMT", "FADD", "FFMA", "FSETP", "DADD", "DSETP", "IMAD", "SEL", "UIADD3", "USEL")
+STEADY = (
+    "IADD3",
+    "ISETP",
+    "LOP3",
+    "SHF",
+    "PRMT",
+    "FADD",
+    "FFMA",
+    "FSETP",
+    "DADD",
+    "DSETP",
+    "IMAD",
+    "SEL",
+    "UIADD3",
+    "USEL",
+)
 
 
 @NEEDS_VENDOR

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from .model import Instruction, Operand, Pred, SassError, Sched, UPred, Value
-from .rows import OPCODE_MASK, Row, rows
+from .row import OPCODE_MASK, Row
+from .rows import rows
 from .slots import bits, put
 
 FULL = (1 << 128) - 1

@@ -30,7 +30,7 @@ from .model import (
 )
 from .names import SPECIAL
 from .numbers import parse_immediate, parse_integer
-from .rows import ModField, Row
+from .row import ModField, Row
 from .slots import EitherPredSlot, ImmSlot, NumSlot, PredSlot, RegSlot, Slot, URegSlot
 from .text import text
 

@@ -3,108 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 
 from . import table
 from .memory_slots import BindlessSlot, ConstSlot, IndexSlot, MemSlot, TargetSlot
-from .model import Barrier, SassError, Scoreboard, SpecialReg, Value
+from .model import Barrier, Scoreboard, SpecialReg
 from .names import ENUMS
-from .slots import UNSET, EitherPredSlot, ImmSlot, Modifiers, NumSlot, PredSlot, RegSlot, Slot, URegSlot, bits, ones
+from .row import GUARD_MASK, OPCODE_MASK, SCHED_MASK, UNIFORM_BIT, ModField, Row
+from .slots import UNSET, EitherPredSlot, ImmSlot, Modifiers, NumSlot, PredSlot, RegSlot, Slot, URegSlot, ones
 
-SCHED_MASK = ones(105, 21)
-GUARD_MASK = ones(12, 4)
-OPCODE_MASK = ones(0, 12)
-UNIFORM_BIT = 91
 REUSE_A, REUSE_B, REUSE_C = 1, 2, 4  # bits of Sched.reuse
 REUSE_PLACES = {24: REUSE_A, 32: REUSE_B, 64: REUSE_C}
-
-
-@dataclass(frozen=True)
-class ModField:
-    """One suffix field. `names` None: a flag that prints its own name; pieces: (lsb, width), low bits first."""
-
-    name: str
-    pieces: tuple[tuple[int, int], ...] = ()
-    names: Mapping[int, str] | None = None
-    codes: Mapping[str, int] = field(default_factory=dict)
-    only: int | None = None  # the one value that this row allows to a flag
-
-    @property
-    def mask(self) -> int:
-        return sum(ones(lsb, width) for lsb, width in self.pieces)
-
-    def decode(self, word: int) -> Value:
-        code, shift = 0, 0
-        for lsb, width in self.pieces:
-            code |= bits(word, lsb, width) << shift
-            shift += width
-        if self.names is None:
-            self.check(code)
-            return bool(code)
-        if code not in self.names:
-            raise SassError(f"{self.name} = {code} at bits {self.where} has no meaning")
-        return self.names[code]
-
-    def check(self, code: int) -> None:
-        if self.only is not None and code != self.only:
-            raise SassError(f"flag {self.name} at bit {self.where} is {code}")
-
-    @property
-    def where(self) -> str:
-        return " and ".join(f"{lsb + width - 1}:{lsb}" for lsb, width in self.pieces)
-
-    def encode(self, value: Value) -> int:
-        if self.names is None:
-            if not isinstance(value, bool):
-                raise SassError(f"flag {self.name} is {value!r}, not a bool")
-            code = int(value)
-            self.check(code)
-        elif isinstance(value, str) and value in self.codes:
-            code = self.codes[value]
-        else:
-            raise SassError(f"{self.name} = {value!r}: possible are {', '.join(map(repr, self.codes))}")
-        word = 0
-        for lsb, width in self.pieces:
-            word |= (code & ((1 << width) - 1)) << lsb
-            code >>= width
-        return word
-
-    def text(self, value: Value) -> str:
-        return (
-            (f".{self.name}" if value else "")
-            if self.names is None
-            else (f".{value}" if value and not str(value).startswith("_") else "")
-        )
-
-
-@dataclass(frozen=True)
-class Row:
-    mnemonic: str
-    opcode: int
-    suffix: tuple[ModField | str, ...]
-    slots: tuple[Slot, ...]
-    fixed: int  # value of the bits that no field covers
-    uniform_guard: bool
-    chips: frozenset[int] | None
-
-    @property
-    def mods(self) -> tuple[ModField, ...]:
-        return tuple(item for item in self.suffix if isinstance(item, ModField))
-
-    @property
-    def fields(self) -> tuple[ModField | Slot, ...]:
-        return (*self.mods, *self.slots)
-
-    @property
-    def free_mask(self) -> int:
-        """Bits that belong to a field; all others must equal `fixed`."""
-        mask = SCHED_MASK | GUARD_MASK
-        for item in self.fields:
-            mask |= item.mask
-        return mask
-
 
 # Bits of the source modifiers by place: flexible slot, bits 71:64, source A.
 PLACES = {
@@ -185,44 +96,44 @@ def _operand(spec: str, shape: Shape) -> Slot:
         raise AssertionError(f"table line: operand {spec!r}")
     name, kind, shown, signs = match["name"], match["kind"], match["shown"], match["mods"] or ""
     lsb = int(match["lsb"]) if match["lsb"] else UNSET
-    width = int(match["width"] or 0)
-    uniform = shape.uniform
     negation = re.search(r"!(\d+)", signs)
     neg_bit = int(negation[1]) if negation else UNSET
-    imm = match["imm"] or ""
     if kind == "S" or (kind == "B" and shape.form in (1, 4, 5, 6)) or (kind == "C" and shape.form in (2, 3, 7)):
-        return shape.flexible(name, shown, signs, imm)
+        return shape.flexible(name, shown, signs, match["imm"] or "")
     if kind in ("B", "C") and lsb == UNSET:
         return shape.high(name, shown, signs, REUSE_B if kind == "B" else REUSE_C)
     if kind in ("R", "A", "U"):
         at = 24 if kind == "A" else lsb
         modifiers = _modifiers(signs, "a")
-        if uniform or kind == "U":
+        if shape.uniform or kind == "U":
             return URegSlot(name, shown, at, modifiers)
         return RegSlot(name, shown, at, modifiers, REUSE_PLACES.get(at, 0))
     if kind in ("P", "UP"):
-        return PredSlot(name, shown, lsb, neg_bit, uniform or kind == "UP")
+        return PredSlot(name, shown, lsb, neg_bit, shape.uniform or kind == "UP")
     if kind == "EP":
         return EitherPredSlot(name, shown, lsb, neg_bit)
-    if kind in ("N", "I"):
-        if kind == "I":
-            return ImmSlot(name, shown, "uint" if match["unsigned"] else "int", lsb, width)
-        return NumSlot(name, shown, lsb, width, int(match["more"] or UNSET), int(match["more_width"] or 0))
-    if kind in ("L", "LU", "LX"):
-        index = int(match["more"] or UNSET)
-        if kind == "LX":
-            return BindlessSlot(name, shown, lsb=lsb, width=width, step=1, index_lsb=index, handle_lsb=24)
-        wide = kind == "L"
-        return ConstSlot(
-            name, shown, PLAIN_SOURCE, lsb, width, 1, index, 8 if wide else 6, 255 if wide else UNSET
-        )  # fmt: skip
+    return _memory(kind, lsb, name, shown) if kind in MEMORY_KINDS else _numbered(match, lsb)
+
+
+def _numbered(match: re.Match[str], lsb: int) -> Slot:
+    """Operands given by a place and a width: numbers, constants by byte, targets, indices."""
+    name, kind, shown = match["name"], match["kind"], match["shown"]
+    width, more = int(match["width"] or 0), int(match["more"] or UNSET)
+    if kind == "I":
+        return ImmSlot(name, shown, "uint" if match["unsigned"] else "int", lsb, width)
+    if kind == "N":
+        return NumSlot(name, shown, lsb, width, more, int(match["more_width"] or 0))
+    if kind == "LX":
+        return BindlessSlot(name, shown, lsb=lsb, width=width, step=1, index_lsb=more, handle_lsb=24)
+    if kind == "L":
+        return ConstSlot(name, shown, PLAIN_SOURCE, lsb, width, 1, more)
+    if kind == "LU":
+        return ConstSlot(name, shown, PLAIN_SOURCE, lsb, width, 1, more, index_width=6, default_index=UNSET)
     if kind in ("T", "D", "J"):
         return TargetSlot(name, shown, lsb, width, kind)
-    if kind in ("SR", "B", "SB"):
-        if kind == "SR":
-            return IndexSlot(name, shown, SpecialReg, 72, 8)
-        return IndexSlot(name, shown, Barrier, lsb, 4) if kind == "B" else IndexSlot(name, shown, Scoreboard, lsb, 3)
-    return _memory(kind, lsb, name, shown)
+    if kind == "SR":
+        return IndexSlot(name, shown, SpecialReg, 72, 8)
+    return IndexSlot(name, shown, Barrier, lsb, 4) if kind == "B" else IndexSlot(name, shown, Scoreboard, lsb, 3)
 
 
 PLAIN_SOURCE = Modifiers()

@@ -25,7 +25,7 @@ from .model import (
 )
 from .names import SPECIAL
 from .numbers import hexadecimal, immediate
-from .rows import ModField, Row
+from .row import ModField, Row
 from .slots import CONST_OFFSET_BITS, RegSlot, Slot, sign_extend
 
 INSTRUCTION_BYTES = 16
