@@ -76,9 +76,9 @@ class EmulatedFile(FileIOInterface):
             system.log(record)
             try:
                 self._usable()
-                system.run_gpus()
+                system.pump()
                 self._issue(call, argument, record)
-                system.run_gpus()
+                system.pump()
             except OSError as error:
                 record.errno = error.errno or 0
                 raise

@@ -14,6 +14,8 @@ from hcqrt.bits import is_pow2
 from hcqrt.emu.files import Driver, EmulatedFile, LiveObject, os_error
 from hcqrt.emu.host import HostMap, HostMapping
 from hcqrt.emu.memory import OutOfPhysical, PhysicalMemory
+from hcqrt.emu.refusal import EmulatorRefusal
+from hcqrt.emu.spec import parse_spec
 from hcqrt.emu.trace import IoctlLog, LogEntry, Record, Rule, Rules
 from hcqrt.emu.where import caller
 from hcqrt.fileio import FileIOInterface, Libc, System
@@ -63,6 +65,7 @@ class EmulatedSystem(System):
         self._started_ns = time.monotonic_ns()
         self._ioctls = 0
         self._running = False
+        self._late_refusal: EmulatorRefusal | None = None
         self._libc = Libc()
         self._boot()
         for driver in self.drivers:
@@ -84,18 +87,8 @@ class EmulatedSystem(System):
     @classmethod
     def from_text(cls, text: str) -> EmulatedSystem:
         """The machine of `emulated[:CHIP[@DRIVER],…]`; a plain `emulated` has one GPU."""
-        head, _, rest = text.partition(":")
-        if head != "emulated":
-            raise ValueError(f"system {text!r}: say emulated or emulated:CHIP[@DRIVER],…")
-        chips: list[str] = []
-        versions: set[str] = set()
-        for item in (rest or "sm_86").split(","):
-            chip, _, version = item.strip().partition("@")
-            chips.append(chip)
-            versions |= {version} - {""}
-        if len(versions) > 1:
-            raise ValueError(f"system {text!r}: one machine has one driver, not {', '.join(sorted(versions))}")
-        return cls(nv=chips, nv_driver=versions.pop() if versions else DEFAULT_NV_DRIVER)
+        chips, version = parse_spec(text)
+        return cls(nv=chips, nv_driver=version or DEFAULT_NV_DRIVER)
 
     @property
     def libc(self) -> Libc:
@@ -187,7 +180,7 @@ class EmulatedSystem(System):
         if self.fds.get(file.fd) is file and file.pid == self.getpid():
             del self.fds[file.fd]
             file.released()
-            self.run_gpus()
+            self.pump()
 
     def _after_fork(self) -> None:
         """A forked child starts with an empty log, and with machinery of its own once it has nothing inherited."""
@@ -278,12 +271,22 @@ class EmulatedSystem(System):
         if self._running:
             return False
         with self.lock:
+            if self._late_refusal is not None:
+                late, self._late_refusal = self._late_refusal, None
+                raise late
             self._running = True
             try:
                 moved = [driver.run() for driver in self.drivers]
             finally:
                 self._running = False
         return any(moved)
+
+    def pump(self) -> None:
+        """Run the GPUs from inside an ioctl, which must not fail for them: a refusal waits for the next plain run."""
+        try:
+            self.run_gpus()
+        except EmulatorRefusal as refusal:
+            self._late_refusal = refusal
 
     def back_off(self, spins: int) -> None:
         """One step of a wait: the GPUs run here; a machine with nothing to do sleeps as a real one."""
