@@ -1,0 +1,1 @@
+"""The shipped kernels: data, no code."""

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Rebuilds the shipped kernels from their sources in hcqrt/kernels/src: our assembler makes cubins.
+
+usage: gen_kernels.py [--arch sm_86 ...] [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import struct
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+from gen.cubin_writer import PARAM_BASE, KernelSource, Module, param_layout, write_cubin  # noqa: E402
+
+from hcqrt.isa.sass import Reg, assemble, decode  # noqa: E402
+
+KERNELS = ROOT / "hcqrt" / "kernels"
+ARCHES = ("sm_86",)
+# where the toolkit's ABI keeps launch dimensions and the stack top in bank 0 (nv-engine facts 7)
+DRIVER_AREA = {
+    "ntid.x": 0x00, "ntid.y": 0x04, "ntid.z": 0x08, "nctaid.x": 0x0C, "nctaid.y": 0x10, "nctaid.z": 0x14,
+    "stack_top": 0x28,
+}  # fmt: skip
+PC_REGISTERS = 2  # the hardware keeps two for the program counter on top of those the code names
+
+
+def parse(source: str, sm: int) -> tuple[str, dict[str, int], list[int]]:
+    """(code text, settings, parameter sizes) of one .sass file, every {name} replaced by its offset in bank 0."""
+    settings, names, sizes, lines = {"shared": 0, "stack": 0, "barriers": 0}, [], [], []
+    for line in source.splitlines():
+        directive = re.match(r"\.(\w+)\s+(.*)", line)
+        if directive is None:
+            lines.append(line)
+        elif directive[1] == "param":
+            name, size = directive[2].split()
+            names.append(name)
+            sizes.append(int(size))
+        elif directive[1] in settings:
+            settings[directive[1]] = int(directive[2], 0)
+        else:
+            raise SystemExit(f"unknown directive {line!r}")
+    places = dict(DRIVER_AREA)
+    places.update({name: PARAM_BASE[sm] + offset for name, offset in zip(names, param_layout(sizes), strict=True)})
+    text = re.sub(r"\{([\w.]+)\}", lambda found: hex(places[found[1]]), "\n".join(lines))
+    return text, settings, sizes
+
+
+def register_count(code: bytes, sm: int) -> int:
+    """Registers that the code names, and those of the program counter, in the hardware's steps of 8."""
+    highest = 0
+    for lo, hi in struct.iter_unpack("<QQ", code):
+        instruction = decode(lo, hi, sm)
+        registers = [op.index for op in instruction.args.values() if isinstance(op, Reg)]
+        bases = [op.base.index for op in instruction.args.values() if isinstance(getattr(op, "base", None), Reg)]
+        highest = max([highest, *(n + 1 for n in (*registers, *bases) if n != 255)])  # + 1: pairs
+    return -(-(highest + 1 + PC_REGISTERS) // 8) * 8
+
+
+def build(path: Path, sm: int) -> bytes:
+    text, settings, sizes = parse(path.read_text(), sm)
+    code = assemble(text, sm)
+    registers = register_count(code, sm)
+    kernel = KernelSource(path.stem, code, registers, sizes, **settings)
+    return write_cubin(Module(sm, [kernel]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arch", action="append", help="sm_86, …; default: all that are shipped")
+    parser.add_argument("--check", action="store_true", help="say whether the binaries are current")
+    args = parser.parse_args()
+    stale = []
+    for arch in args.arch or ARCHES:
+        for path in sorted((KERNELS / "src").glob("*.sass")):
+            target = KERNELS / f"{path.stem}.{arch}.cubin"
+            binary = build(path, int(arch[3:]))
+            if args.check and (not target.exists() or target.read_bytes() != binary):
+                stale.append(target.name)
+            elif not args.check:
+                target.write_bytes(binary)
+    if stale:
+        print("not current:", ", ".join(stale), file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
