@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from .model import Instruction, Operand, Pred, SassError, Sched, UPred, Value
+from .names import EXCLUSIVE
 from .row import OPCODE_MASK, Row
 from .rows import rows
 from .slots import bits, put
@@ -83,12 +85,19 @@ def _put_sched(sched: Sched) -> int:
     return word | put("wait mask", sched.wait_mask, 116, 6) | put("reuse", sched.reuse, 122, 4)
 
 
+def check_exclusive(mods: Mapping[str, Value]) -> None:
+    for one, other in EXCLUSIVE:
+        if mods.get(one) and mods.get(other):
+            raise SassError(f".{one} and .{other} exclude each other")
+
+
 def _decode_row(known: Compiled, word: int, sm: int) -> Instruction:
     row = known.row
     wrong = (word ^ known.fixed) & known.fixed_mask
     if wrong:
         raise SassError(f"{row.mnemonic} has no field for bits {bit_list(wrong)}")
     mods: dict[str, Value] = {mod.name: mod.decode(word) for mod in row.mods}
+    check_exclusive(mods)
     args: dict[str, Operand] = {slot.name: slot.decode(word, mods) for slot in row.slots}
     guard = (UPred if row.uniform_guard else Pred)(bits(word, 12, 3), bool(bits(word, 15, 1)))
     return Instruction(sm, row.opcode, row.mnemonic, mods, args, guard, _sched(word))
@@ -123,6 +132,7 @@ def _encode_row(known: Compiled, inst: Instruction) -> int:
     row = known.row
     if set(inst.mods) != {mod.name for mod in row.mods} or set(inst.args) != {slot.name for slot in row.slots}:
         raise SassError(f"fields {sorted(inst.mods)} and operands {sorted(inst.args)} are not those of this row")
+    check_exclusive(inst.mods)
     word = known.fixed | _put_sched(inst.sched)
     if not isinstance(inst.guard, UPred if row.uniform_guard else Pred):
         raise SassError(f"guard {inst.guard!r} is of the wrong file")

@@ -84,13 +84,18 @@ class BindlessSlot(Slot):
         number = bits(word, self.index_lsb, 8) if self.index_lsb != UNSET else 255
         offset = bits(word, self.lsb, self.width) * self.step
         index = Reg(number) if number != 255 else None
+        if index is not None:
+            offset = sign_extend(offset, CONST_OFFSET_BITS)
         return Bindless(UReg(bits(word, self.handle_lsb, 6)), offset, *self.modifiers.decode(word, mods), index=index)
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
         if not isinstance(operand, Bindless) or operand.offset % self.step:
             raise self.wrong(operand)
         word = put("handle", operand.handle.index, self.handle_lsb, 6) | self.modifiers.encode(self.name, operand, mods)
-        word |= put("constant offset", operand.offset // self.step, self.lsb, self.width)
+        offset = (
+            operand.offset if operand.index is None else unsign("constant offset", operand.offset, CONST_OFFSET_BITS)
+        )
+        word |= put("constant offset", offset // self.step, self.lsb, self.width)
         if self.index_lsb == UNSET:
             if operand.index is not None:
                 raise self.wrong(operand)
@@ -192,15 +197,19 @@ class IndexSlot(Slot):
     kind: type[SpecialReg] | type[Barrier] | type[Scoreboard] = field(default=SpecialReg)
     lsb: int = 72
     width: int = 8
+    limit: int = 256
 
     @property
     def mask(self) -> int:
         return ones(self.lsb, self.width)
 
     def decode(self, word: int, mods: Mapping[str, Value]) -> Operand:
-        return self.kind(bits(word, self.lsb, self.width))
+        number = bits(word, self.lsb, self.width)
+        if number >= self.limit:
+            raise SassError(f"{self.kind.__name__} {number}: there are {self.limit}")
+        return self.kind(number)
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
-        if not isinstance(operand, self.kind):
+        if not isinstance(operand, self.kind) or operand.index >= self.limit:
             raise self.wrong(operand)
         return put(self.name, operand.index, self.lsb, self.width)

@@ -87,10 +87,9 @@ ENUMS: dict[str, dict[int, str]] = {
     "wide_match": _listed(["", "U64"]),
     "shfl": _listed(["IDX", "UP", "DOWN", "BFLY"]),
     "redux": _listed(["", "OR", "XOR", "SUM", "MIN", "MAX"]),
-    "bar": _listed(["SYNC", "ARV"]),
+    "bar_sync": {0: "SYNC"},
+    "bar_arrive": {1: "ARV"},
     "bar_red": {2: "RED"},
-    "bar_scan": {3: "SCAN"},
-    "bar_all": {4: "SYNCALL"},
     "bar_op": _listed(["POPC", "AND", "OR"]),
     "cs2r": _listed(["32", ""]),
     "depth": _listed(["", "INC", "DEC"]),
@@ -105,6 +104,9 @@ ENUMS: dict[str, dict[int, str]] = {
     "pack16": _listed(["F16", "BF16"]),
     "pack_round": {0: "", 3: "RZ"},
 }
+
+# Flags that exclude each other.
+EXCLUSIVE = (("FTZ", "FMZ"), ("RELU", "SAT"))
 
 # Special registers (S2R, S2UR, CS2R).
 SPECIAL = {

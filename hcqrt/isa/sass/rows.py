@@ -133,7 +133,7 @@ def _numbered(match: re.Match[str], lsb: int) -> Slot:
         return TargetSlot(name, shown, lsb, width, kind)
     if kind == "SR":
         return IndexSlot(name, shown, SpecialReg, 72, 8)
-    return IndexSlot(name, shown, Barrier, lsb, 4) if kind == "B" else IndexSlot(name, shown, Scoreboard, lsb, 3)
+    return IndexSlot(name, shown, Barrier, lsb, 4) if kind == "B" else IndexSlot(name, shown, Scoreboard, lsb, 3, 6)
 
 
 PLAIN_SOURCE = Modifiers()

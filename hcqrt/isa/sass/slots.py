@@ -224,7 +224,7 @@ class ImmSlot(Slot):
             source = str(mods.get("src", mods.get("format", ""))).rpartition(".")[2]
             return {"F16": "f16s", "F64": "f64"}.get(source, "f32")
         if self.kind == "fint":
-            return "uint" if str(mods["src"]).startswith("U") else "int"
+            return "uint" if str(mods.get("src", mods.get("sign"))).startswith("U") else "int"
         if self.kind == "fmufu":
             return "f64" if str(mods["op"]).endswith("64H") else "f32"
         return self.kind

@@ -49,7 +49,7 @@ BREV       | 101/1456    |                                              | d=R16 
 POPC       | 109/1456    |                                              | d=R16 b=S:uint~
 UMOV       | 882         |                                              | d=U16 b=I32+32u
 UMOV       | c82         | =91+1:1                                      | d=U16 b=U32
-I2FP       | 045/1456    | F32" sign:usign_always@74+1 round:pack_round@78+2 =84+3:2 =75+3:2 | d=R16 b=S:uint
+I2FP       | 045/1456    | F32" sign:usign_always@74+1 round:pack_round@78+2 =84+3:2 =75+3:2 | d=R16 b=S:fint
 """
 
 FLOAT = """
@@ -160,9 +160,11 @@ SHFL    | f89 | op:shfl@58+2                       | pd=P81 d=R16 a=A b=N53+5 c=
 PLOP3   | 81c | LUT"                               | pd=P81 pd2=P84 ps=P87!90 ps2=P77!80 ps3=EP68!71 lut=N64+3,72+5 lut2=N16+8
 UPLOP3  | 89c | LUT"                               | pd=UP81 pd2=UP84 ps=UP87!90 ps2=UP77!80 ps3=UP68!71 lut=N64+3,72+5 lut2=N16+8
 HMMA    | 23c | shape:hmma_shape@75+1,78+1 acc:hmma_acc@76+1 type:hmma_type@82+2 | d=R16 a=A-72 b=R32-63 c=R64
-BAR     | b1d | op:bar@77+3 DEFER_BLOCKING@80      | id=N54+4 count=N42+12?
+BAR     | b1d | op:bar_sync@77+3 DEFER_BLOCKING@80 | id=N54+4 count=N42+12?
+BAR     | b1d | op:bar_arrive@77+3                 | id=N54+4 count=N42+12?
 BAR     | b1d | op:bar_red@77+3 reduce:bar_op@74+2 DEFER_BLOCKING@80 | id=N54+4 count=N42+12? ps=P87!90
-BAR     | 51d | op:bar@77+3 DEFER_BLOCKING@80      | id=R32 count=N42+12?
+BAR     | 51d | op:bar_sync@77+3 DEFER_BLOCKING@80 | id=R32 count=N42+12?
+BAR     | 51d | op:bar_arrive@77+3                 | id=R32 count=N42+12?
 BAR     | 51d | op:bar_red@77+3 reduce:bar_op@74+2 DEFER_BLOCKING@80 | id=R32 count=N42+12? ps=P87!90
 B2R     | 31c | RESULT" =78+1:1                    | d=R16 pd=P81?
 NOP     | 918 |                                    |

@@ -26,7 +26,7 @@ from .model import (
 from .names import SPECIAL
 from .numbers import hexadecimal, immediate
 from .row import ModField, Row
-from .slots import CONST_OFFSET_BITS, RegSlot, Slot, sign_extend
+from .slots import CONST_OFFSET_BITS, HIGH_HALF, RegSlot, Slot, sign_extend
 
 INSTRUCTION_BYTES = 16
 
@@ -44,7 +44,8 @@ def predicate(operand: Pred | UPred) -> str:
 
 def _modified(core: str, operand: Reg | UReg | Const | Bindless, reuse: bool = False) -> str:
     half = f".{operand.half}" if operand.half else ""
-    if not isinstance(operand, Reg):  # the vendor puts the half of everything but registers inside the bars
+    # The vendor puts the half of a register outside the bars, except HIGH_HALF, and that of anything else inside.
+    if not isinstance(operand, Reg) or operand.half == HIGH_HALF:
         core, half = core + half, ""
     core = f"|{core}|" if operand.abs else core
     core = f"{'-' if operand.neg else ''}{'~' if operand.inv else ''}{core}"
@@ -54,7 +55,7 @@ def _modified(core: str, operand: Reg | UReg | Const | Bindless, reuse: bool = F
 def _constant(operand: Const | Bindless, urz: int, packed: bool) -> str:
     bank = hexadecimal(operand.bank) if isinstance(operand, Const) else _register(operand.handle, urz)
     value = operand.offset
-    if isinstance(operand, Const):  # offsets print signed, though a bank has only positive ones
+    if isinstance(operand, Const) or operand.index is not None:  # these print signed
         value = sign_extend(value & 0xFFFF, CONST_OFFSET_BITS)
     offset = hexadecimal(value)
     if operand.index is not None:
