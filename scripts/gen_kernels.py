@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Rebuilds the shipped kernels from their sources in hcqrt/kernels/src: our assembler makes cubins.
+"""Rebuilds the shipped kernels from their sources in hcqrt/kernels/src: our assembler makes cubins, Mesa's NAK the rest.
+
+NAK needs the extra `mesa`.
 
 usage: gen_kernels.py [--arch sm_86 ...] [--check]
 """
@@ -9,7 +11,10 @@ from __future__ import annotations
 import argparse
 import re
 import struct
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,6 +74,23 @@ def build(path: Path, sm: int) -> bytes:
     return write_cubin(Module(sm, [kernel]))
 
 
+def build_nak(path: Path, arch: str) -> bytes:
+    """Run a source that compiles itself, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "kernel.nak"
+        subprocess.run([sys.executable, str(path), arch, str(output)], check=True, stdout=subprocess.DEVNULL)
+        return output.read_bytes()
+
+
+def sources(arch: str) -> Iterator[tuple[Path, bytes]]:
+    """(file, its content) of every kernel of a chip."""
+    for path in sorted((KERNELS / "src").iterdir()):
+        if path.suffix == ".sass":
+            yield KERNELS / f"{path.stem}.{arch}.cubin", build(path, int(arch[3:]))
+        elif path.suffix == ".py":
+            yield KERNELS / f"{path.stem}.{arch}.nak", build_nak(path, arch)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", action="append", help="sm_86, …; default: all that are shipped")
@@ -76,9 +98,7 @@ def main() -> int:
     args = parser.parse_args()
     stale = []
     for arch in args.arch or ARCHES:
-        for path in sorted((KERNELS / "src").glob("*.sass")):
-            target = KERNELS / f"{path.stem}.{arch}.cubin"
-            binary = build(path, int(arch[3:]))
+        for target, binary in sources(arch):
             if args.check and (not target.exists() or target.read_bytes() != binary):
                 stale.append(target.name)
             elif not args.check:

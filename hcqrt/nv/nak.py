@@ -12,7 +12,7 @@ INFO_BYTES = 728  # sizeof(nak_shader_info) of that build; the layout is private
 STAGE_COMPUTE = 5  # MESA_SHADER_COMPUTE
 INSTRUCTION_BYTES = 16
 SM_TARGETS = range(70, 130)
-PARAM_BYTES_MAX = 0x1000  # arguments lie in bank 0 from offset 0; no limit is written down, 4 KiB is CUDA's
+PARAM_BYTES_MAX = 0x400  # arguments lie in bank 0 from offset 0: 128 pointers; the file does not say how many it takes
 # u32 stage, u8 sm, gprs, barriers; u32 instructions at 12, scratch at 36, crs at 40; u16 x 3 block at 44, u16 shared
 HEAD = struct.Struct("<I3B5xI20xII3HH")
 

@@ -329,7 +329,7 @@ def kernel_from_nak(c: Context) -> str:
     a, b = c.random(n, 8), c.random(n, 9)
     bufs = [c.dev.alloc(4 * n), c.upload(a), c.upload(b)]
     threads = prg.resources.max_threads
-    prg(*bufs, global_size=(n // threads, 1, 1), local_size=(threads, 1, 1))
+    prg(*bufs, global_size=(n // (4 * threads), 1, 1), local_size=(threads, 1, 1))
     same(c.download(bufs[0], a), a + b, "vector add from NAK")
     for buf in bufs:
         buf.close()
