@@ -104,6 +104,19 @@ def test_fixed_latency_stalls_cover_their_results() -> None:
     assert code[2].sched.stall >= 12
 
 
+def test_only_instructions_that_read_registers_count_for_a_read_scoreboard() -> None:
+    (guarded, load, _) = assemble_instructions("@P0 S2R R0, SR_TID.X\nLDG.E R4, [R2]\nEXIT", 86)
+    assert guarded.sched.read_barrier == NO_BARRIER
+    assert load.sched.read_barrier != NO_BARRIER
+
+
+def test_instructions_of_fixed_latency_set_no_scoreboard() -> None:
+    for line in ("CS2R R2, SR_CLOCKLO", "ULDC UR4, c[0x0][0x0]", "VOTE.ANY R7, PT, P0", "UFLO.U32 UR1, UR2"):
+        inst = assemble_instructions(f"{line}\nEXIT", 86)[0]
+        assert (inst.sched.write_barrier, inst.sched.read_barrier) == (NO_BARRIER, NO_BARRIER)
+        assert inst.sched.stall >= 12
+
+
 def test_nothing_is_in_flight_at_a_branch() -> None:
     code = assemble_instructions("top: LDG.E R4, [R2]\nISETP.EQ.AND P0, PT, R0, RZ, PT\n@P0 BRA top\nEXIT", 86)
     wanted = 1 << code[0].sched.write_barrier | 1 << code[0].sched.read_barrier

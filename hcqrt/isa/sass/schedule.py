@@ -34,76 +34,19 @@ SCOREBOARD_STALL = 4  # a scoreboard counts up only some cycles after issue
 SCOREBOARDS = 6
 
 # Instructions whose latency is not fixed.
-VARIABLE = frozenset(
-    [
-        "LDG",
-        "STG",
-        "LD",
-        "ST",
-        "LDL",
-        "STL",
-        "LDS",
-        "STS",
-        "ATOMS",
-        "ATOMG",
-        "ATOM",
-        "RED",
-        "LDGSTS",
-        "LDSM",
-        "LDC",
-        "QSPC",
-        "CCTL",
-        "MEMBAR",
-        "ERRBAR",
-        "LDGDEPBAR",
-        "S2R",
-        "S2UR",
-        "CS2R",
-        "R2UR",
-        "REDUX",
-        "MATCH",
-        "SHFL",
-        "MUFU",
-        "F2F",
-        "F2I",
-        "I2F",
-        "FRND",
-        "FLO",
-        "POPC",
-        "BREV",
-        "FCHK",
-        "UFLO",
-        "UPOPC",
-        "UBREV",
-        "DADD",
-        "DMUL",
-        "DFMA",
-        "DSETP",
-        "B2R",
-        "BMOV",
-        "BAR",
-    ]
-)
+VARIABLE = frozenset([
+    "LDG", "STG", "LD", "ST", "LDL", "STL", "LDS", "STS", "ATOMS", "ATOMG", "ATOM", "RED", "LDGSTS", "LDSM",
+    "LDC", "QSPC", "CCTL", "MEMBAR", "ERRBAR", "S2R", "S2UR", "R2UR", "REDUX", "MATCH", "SHFL", "MUFU", "F2F",
+    "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK", "DADD", "DMUL", "DFMA", "DSETP", "B2R", "BMOV", "BAR",
+])  # fmt: skip
+# Fixed latency, but longer than arithmetic.
+SLOW = frozenset(["CS2R", "VOTE", "IDP.4A", "IDP.2A.LO", "IDP.2A.HI"])
 # Instructions that end a stretch of code: everything in flight is waited for.
-FENCES = frozenset(
-    [
-        "BRA",
-        "BRX",
-        "CALL",
-        "RET",
-        "EXIT",
-        "BSSY",
-        "BSYNC",
-        "BREAK",
-        "WARPSYNC",
-        "BAR",
-        "YIELD",
-        "NANOSLEEP",
-        "BPT",
-        "MEMBAR",
-    ]
-)
-HAND_SCHEDULED = frozenset(["HMMA", "DEPBAR"])
+FENCES = frozenset([
+    "BRA", "BRX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "BAR", "YIELD", "NANOSLEEP",
+    "BPT", "MEMBAR",
+])  # fmt: skip
+HAND_SCHEDULED = frozenset(["HMMA", "DEPBAR", "LDGDEPBAR"])
 # Destination slots; every other register operand is read.
 DESTINATIONS = frozenset(["d", "pd", "pd2"])
 DOUBLES = frozenset(["DADD", "DMUL", "DFMA", "DSETP"])
@@ -190,9 +133,11 @@ class Flight:
 
 
 def _stall(inst: Instruction, results: Iterable[Resource]) -> int:
+    if inst.mnemonic in FENCES:
+        return SLOW_STALL
     if inst.mnemonic in VARIABLE:
         return SCOREBOARD_STALL
-    if any(file != "R" for file, _ in results) or inst.mnemonic in FENCES:
+    if any(file != "R" for file, _ in results) or inst.mnemonic in SLOW:
         return SLOW_STALL
     return VECTOR_STALL
 
@@ -207,7 +152,7 @@ def _one(inst: Instruction, flight: Flight, urz: int, block_start: bool) -> Inst
         if results:
             write_barrier = flight.take()
             flight.writes[write_barrier] |= results
-        if sources:
+        if any(file in ("R", "UR") for file, _ in sources):  # predicates are read at issue
             read_barrier = flight.take()
             flight.reads[read_barrier] |= sources
     stall = _stall(inst, results)
