@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rebuilds the shipped kernels from their sources in hcqrt/kernels/src: our assembler makes cubins, Mesa's NAK the rest.
+"""Rebuilds the shipped kernels from their sources in hcqrt/kernels/src: by our assembler, or by Mesa's NAK.
 
 NAK needs the extra `mesa`.
 

@@ -60,7 +60,7 @@ def walk(words: Iterable[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def decode(words: Iterable[int], classes: Mapping[int, ModuleType] = CLASSES) -> list[Method]:
-    """Every write with its name, fields that are not zero. An offset that the class does not have is named `unknown`."""
+    """Every write with its name and non-zero fields. An offset that the class does not have is `unknown`."""
     found = []
     for subchannel, offset, data in walk(words):
         module = clc56f if offset < HOST_METHODS_END else classes.get(subchannel)
@@ -71,7 +71,7 @@ def decode(words: Iterable[int], classes: Mapping[int, ModuleType] = CLASSES) ->
 
 
 def method_name(module: ModuleType, offset: int) -> tuple[str, str]:
-    """(name to show, name in the tables) of the method at `offset`. A single method wins over an array of open length."""
+    """(name to show, name in the tables) of the method at `offset`. Single methods win over open arrays."""
     best = ("unknown", "", -1)
     for name, place in module.METHODS.items():
         if place == offset:

@@ -30,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def choose_system(args: argparse.Namespace) -> System:
-    """What was asked for; else HCQRT_SYSTEM; else the hardware where a node exists, and the emulator where none does."""
+    """What was asked for; else HCQRT_SYSTEM; else the hardware where nodes exist, the emulator where not."""
     if args.real:
         return System.default("real")
     if args.emulated:

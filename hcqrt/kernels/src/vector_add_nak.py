@@ -1,4 +1,4 @@
-"""out[i] = a[i] + b[i] for 1024 elements, four a thread: compiled by Mesa's NAK through tinygrad 0.14.0, without a device.
+"""out[i] = a[i] + b[i] for 1024 elements, four a thread: by Mesa's NAK through tinygrad 0.14.0, no device.
 
 usage: vector_add_nak.py ARCH OUTPUT
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 
 os.environ.update(DEV=f"NULL:NAK:{sys.argv[1]}", PARALLEL="0", CCACHE="0", DEBUG="0")
 
-from tinygrad import Tensor  # noqa: E402
-from tinygrad.runtime.support.compiler_mesa import NAKCompiler  # noqa: E402
+from tinygrad import Tensor
+from tinygrad.runtime.support.compiler_mesa import NAKCompiler
 
 compile_nak = NAKCompiler.compile
 
