@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 
+NO_HARDWARE = "or emulate a GPU: HCQRT_SYSTEM=emulated"  # how to go on where a machine has none
+
+
 class HCQError(Exception):
     """Base of all errors that hcqrt raises on purpose."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hcqrt.config import Config
 from hcqrt.core.info import DeviceInfo
-from hcqrt.errors import DeviceNotFound, DriverError, HCQError
+from hcqrt.errors import NO_HARDWARE, DeviceNotFound, DriverError, HCQError
 from hcqrt.fileio import FileIOInterface, System
 from hcqrt.nv.arch import chip_for
 from hcqrt.nv.rm import CTL, RmClient
@@ -55,18 +55,16 @@ def missing_reason(system: System, path: str) -> str:
     if path != CTL:
         return "make it with `nvidia-modprobe -c N`; a container needs --device for it"
     if system.exists("/dev/dxg"):
-        return (
-            "this is WSL2 (/dev/dxg), whose driver hcqrt does not speak; use Linux, or emulate: HCQRT_SYSTEM=emulated"
-        )
+        return "this is WSL2 (/dev/dxg), whose driver hcqrt does not speak; use Linux, " + NO_HARDWARE
     if system.exists("/sys/module/nouveau"):
-        return "the nouveau driver holds the GPU: install NVIDIA's kernel module and blacklist nouveau, or emulate"
+        return "the nouveau driver holds the GPU: install NVIDIA's kernel module and blacklist nouveau, " + NO_HARDWARE
     cards = [card for card in system.listdir("/sys/bus/pci/devices") if is_nvidia(system, card)]
     if cards:
         return (
             f"the card {cards[0]} is there but the nvidia module is not loaded: `nvidia-modprobe -c 0` or "
             "`modprobe nvidia`; a container needs --device for the nodes"
         )
-    return "there is no NVIDIA card in this machine; emulate one: HCQRT_SYSTEM=emulated"
+    return "there is no NVIDIA card in this machine: add one, " + NO_HARDWARE
 
 
 def is_nvidia(system: System, card: str) -> bool:
