@@ -188,3 +188,17 @@ def compare_floats(code: int, a: Array, b: Array) -> Bool:
         return unordered if code == 8 else ~unordered
     related: Bool = _RELATIONS[(code - 1) % 8](a, b)
     return related | unordered if code > 8 else related & ~unordered
+
+
+def selector(mode: int, b: U32) -> U32:
+    """The selector that a named mode of PRMT (1 F4E to 6 RC16) makes of the low bits of b. Source: PTX ISA, prmt."""
+    rows = (
+        (0x3210, 0x4321, 0x5432, 0x6543),
+        (0x5670, 0x6701, 0x7012, 0x0123),
+        (0x0000, 0x1111, 0x2222, 0x3333),
+        (0x3210, 0x3211, 0x3222, 0x3333),
+        (0x0000, 0x1110, 0x2210, 0x3210),
+        (0x1010, 0x3232, 0x1010, 0x3232),
+    )
+    chosen: U32 = np.array(rows[mode - 1], np.uint32)[b & np.uint32(3)]
+    return chosen

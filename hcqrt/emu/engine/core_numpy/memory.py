@@ -35,6 +35,20 @@ class Place:
             dense = bool((offset[1:] - offset[:-1] == nbytes).all())
         self.run = first if dense else -1
 
+    def one(self, index: int, nbytes: int) -> Place:
+        """The access of a single lane."""
+        return Place(self.view, self.offset[index : index + 1], nbytes)
+
+    def host_span(self, nbytes: int) -> tuple[int, int]:
+        """The host addresses between the lowest and the highest access."""
+        base = int(self.view.ctypes.data)
+        if self.run >= 0:
+            return base + self.run, base + self.run + self.offset.size * nbytes
+        return base + int(self.offset.min()), base + int(self.offset.max()) + nbytes
+
+    def host_addresses(self) -> I64:
+        return self.offset + int(self.view.ctypes.data)
+
     def load(self, nbytes: int) -> list[U32]:
         """The value of each lane as words, lowest first; 1 and 2 bytes are zero-extended."""
         dtype: Any = {1: np.uint8, 2: np.uint16}.get(nbytes, np.uint32)
@@ -44,7 +58,7 @@ class Place:
             if words == 1:
                 return [part.astype(np.uint32)]
             table = part.reshape(-1, words)
-            return [np.ascontiguousarray(table[:, k]) for k in range(words)]
+            return [table[:, k].copy() for k in range(words)]
         cells = self._cells(dtype)
         index = self.offset // dtype().itemsize
         return [cells.take(index + k).astype(np.uint32, copy=False) for k in range(words)]
@@ -76,6 +90,8 @@ class RangeTable:
 
     def __init__(self, rows: Sequence[tuple[int, int, int, bool, bool]]):
         self.rows = sorted(rows)
+        if any(va % 16 for va, *_ in self.rows):
+            raise ValueError("a mapping does not start at a multiple of 16")
         self.start: U64 = np.array([row[0] for row in self.rows], np.uint64)
         self.end: U64 = np.array([row[0] + row[1] for row in self.rows], np.uint64)
         self.writable: Bool = np.array([row[3] for row in self.rows], np.bool_)

@@ -1,0 +1,168 @@
+"""Runs a grid: wide chunks of blocks while that is provably the same, else block by block and warp by warp."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import uops
+from ..launch import EngineFault, Launch, Result
+from . import ops_control, ops_float, ops_half, ops_integer, ops_memory, ops_warp
+from .access import Memory
+from .journal import Journal
+from .memory import RangeTable
+from .ops_warp import CLOCKS
+from .records import Rec
+from .rounding import U32, Bool
+from .unit import BAR, DEAD, RUN, Counter, Setting, Stop, TooOrdered, Unit
+
+# Lanes that run as one array: large enough to hide the cost of a NumPy call, small enough for the cache.
+CHUNK_LANES = 32768
+# How far the run has had to retreat: hulls of accesses, every access, no wide run.
+_HULLS, _EXACT, _NARROW = range(3)
+
+_ORDERED = {"ATOM", "BAR", "SHFL", "MATCH", "REDUX"}
+_CROSSING = {"BCAST", "VOTE"}
+HANDLER_MODULES = (ops_control, ops_float, ops_half, ops_integer, ops_memory, ops_warp)
+
+
+def can_go_wide(records: list[Rec]) -> bool:
+    """Whether threads of different warps can only meet in global memory (which the journal watches)."""
+    for r in records:
+        if r.name in _ORDERED or (r.name == "S2R" and r.imm in CLOCKS):
+            return False
+        if r.name in ("LD", "ST") and r.space in (uops.S_SHARED, uops.S_GENERIC):
+            return False
+    return True
+
+
+def decode(program: uops.Program) -> list[Rec]:
+    kept = program.detail.get("core_numpy")
+    if kept is None:
+        kept = program.detail["core_numpy"] = [Rec(index, raw) for index, raw in enumerate(program.records)]
+    records: list[Rec] = kept
+    return records
+
+
+class Grid:
+    """One launch."""
+
+    def __init__(self, program: uops.Program, launch: Launch):
+        self.launch, self.program = launch, program
+        self.records = decode(program)
+        self.table = RangeTable(launch.memory.ranges())
+        self.counter = Counter(0, launch.budget)
+        self.threads = launch.block[0] * launch.block[1] * launch.block[2]
+        self.warps = -(-self.threads // uops.LANES)
+        self.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        self.constants = [(pointer, pointer + nbytes) for pointer, nbytes in launch.constants.values()]
+        crosses = any(r.full or r.name in _CROSSING for r in self.records)
+        self.setting = Setting(self.records, launch, self.counter, program.entry, crosses)
+
+    def run(self) -> Result:
+        retreat = _HULLS if self.blocks * self.warps > 1 and can_go_wide(self.records) else _NARROW
+        chunk = max(1, CHUNK_LANES // (self.warps * uops.LANES))
+        first = 0
+        while first < self.blocks:
+            last = min(first + (1 if retreat == _NARROW else chunk), self.blocks)
+            if retreat != _NARROW:
+                done = self._wide(first, last, retreat == _EXACT)
+                if done:
+                    first = last
+                else:
+                    retreat += 1
+                continue
+            fault = self._narrow(first)
+            if fault is not None:
+                return Result(self.counter.executed, fault)
+            first = last
+        return Result(self.counter.executed, None)
+
+    def _wide(self, first: int, last: int, exact: bool) -> bool:
+        """Run blocks as one array; False (and no trace) when the order of threads might show, or one faults."""
+        executed = self.counter.executed
+        journal = Journal(self.constants, exact)
+        memory = Memory(self.launch, self.table, 0, journal, self.program.positions)
+        coordinates, live = self._lanes(first, last, 0, self.warps)
+        unit = Unit(self.setting, memory, coordinates, live, True)
+        try:
+            unit.step_until_blocked()
+            journal.settle()
+            ended = not unit.live.any()
+        except (Stop, TooOrdered):
+            ended = False
+        if not ended:
+            journal.roll_back()
+            self.counter.executed = executed
+        return ended
+
+    def _narrow(self, block: int) -> EngineFault | None:
+        memory = Memory(self.launch, self.table, self.launch.shared_bytes, None, self.program.positions)
+        units = []
+        for warp in range(self.warps):
+            coordinates, live = self._lanes(block, block + 1, warp, warp + 1)
+            units.append(Unit(self.setting, memory, coordinates, live, False))
+        while any(unit.live.any() for unit in units):
+            moved = False
+            for unit in units:
+                unit.executed_any = False
+                try:
+                    unit.step_until_blocked()
+                except Stop as stop:
+                    return self._fault(unit, stop)
+                moved |= unit.executed_any
+            if not release(units) and not moved:
+                return self._deadlock(units)
+        return None
+
+    def _deadlock(self, units: list[Unit]) -> EngineFault:
+        for unit in units:
+            waiting = np.flatnonzero(unit.live & (unit.status != DEAD))
+            if waiting.size:
+                lane = int(waiting[0])
+                where = unit.here if unit.together else int(unit.position[lane])
+                return self._fault(unit, Stop("deadlock", lane, self.records[where].pc))
+        raise AssertionError("no lane waits")
+
+    def _fault(self, unit: Unit, stop: Stop) -> EngineFault:
+        place = [int(values[stop.lane]) for values in unit.coordinates]
+        thread, block = (place[0], place[1], place[2]), (place[3], place[4], place[5])
+        return EngineFault(stop.kind, stop.pc, stop.address, stop.access, block, thread, stop.detail)
+
+    def _lanes(self, first: int, last: int, first_warp: int, last_warp: int) -> tuple[list[U32], Bool]:
+        """Coordinates (tid, ctaid, warp) and liveness of the lanes of some warps of some blocks."""
+        bx, by, _ = self.launch.block
+        gx, gy, _ = self.launch.grid
+        in_block = np.arange(first_warp * uops.LANES, last_warp * uops.LANES)
+        count = in_block.size
+        thread = np.tile(in_block, last - first)
+        block = np.repeat(np.arange(first, last), count)
+        axes = [thread % bx, thread // bx % by, thread // (bx * by)]
+        axes += [block % gx, block // gx % gy, block // (gx * gy), thread // uops.LANES]
+        live: Bool = thread < self.threads
+        return [axis.astype(np.uint32) for axis in axes], live
+
+
+def release(units: list[Unit]) -> bool:
+    """Let go of every block barrier that is complete."""
+    released = False
+    for number in range(uops.BARRIER_REGISTERS):
+        if not any(unit.arrivals[number].any() for unit in units):
+            continue
+        living = [unit for unit in units if unit.live.any()]
+        complete = [unit for unit in living if unit.arrivals[number][unit.live].all()]
+        expected = units[0].expected.get(number, 0)
+        if uops.LANES * len(complete) < expected if expected else len(complete) < len(living):
+            continue
+        for unit in units:
+            held = (unit.status == BAR) & (unit.waits_on == number)
+            unit.status[held] = RUN
+            unit.position[held] += 1
+            unit.arrivals[number] = False
+        released = True
+    return released
+
+
+def run(program: uops.Program, launch: Launch) -> Result:
+    """Run a lowered program over the whole grid. The result and all memory are the same as those of the C core."""
+    with np.errstate(all="ignore"):
+        return Grid(program, launch).run()
