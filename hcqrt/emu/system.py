@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import errno as errno_codes
+import os
 import stat as stat_bits
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hcqrt.bits import is_pow2
 from hcqrt.emu.files import Driver, EmulatedFile, LiveObject, os_error
-from hcqrt.emu.host import HostMap, HostMapping
-from hcqrt.emu.memory import OutOfPhysical, PhysicalMemory
+from hcqrt.emu.host import HostMap
+from hcqrt.emu.memory import PhysicalMemory
+from hcqrt.emu.pages import PagedSystem
 from hcqrt.emu.refusal import EmulatorRefusal
 from hcqrt.emu.spec import parse_spec
 from hcqrt.emu.trace import IoctlLog, LogEntry, Record, Rule, Rules
-from hcqrt.emu.where import caller
-from hcqrt.fileio import FileIOInterface, Libc, System
-from hcqrt.mmio import MMIOInterface
+from hcqrt.emu.worker import GpuWorker
+from hcqrt.fileio import FileIOInterface, Libc
 
 DEFAULT_NV_DRIVER = "580.95.05"
 SYSTEM_MEMORY_BYTES = 64 << 30  # sparse
@@ -29,7 +29,7 @@ CHECKS = ("caches",)  # a GPU that sees stale constants and launch descriptors u
 Entry = str | Mapping[str, Any]
 
 
-class EmulatedSystem(System):
+class EmulatedSystem(PagedSystem):
     """A machine with emulated GPUs. See the members' docstrings; `nodes` and `files` may be edited at any time."""
 
     name = "emulated"
@@ -45,7 +45,9 @@ class EmulatedSystem(System):
         seed: int = 0,
         check: Iterable[str] = (),
         fd_limit: int = FD_LIMIT,
+        threads: int | None = None,
     ) -> None:
+        """`threads` above 1: the GPUs run beside the caller, in an order of their own. None asks HCQRT_EMU_THREADS."""
         super().__init__()
         if not is_pow2(page_size) or page_size < 4096:
             raise ValueError(f"page size {page_size}: not a power of two of at least 4096")
@@ -57,6 +59,7 @@ class EmulatedSystem(System):
         entries = [nv] if isinstance(nv, str | Mapping) else list(nv)
         self.page_size, self.strict, self.seed, self.fd_limit = page_size, strict, seed, fd_limit
         self._spec, self._nv_driver = entries, nv_driver
+        self.threads = int(os.environ.get("HCQRT_EMU_THREADS") or 1) if threads is None else threads
         self.nodes: dict[str, tuple[int, int | None]] = {}
         self.files: dict[str, str] = {}
         self.lock = threading.RLock()
@@ -81,6 +84,7 @@ class EmulatedSystem(System):
         self.host = HostMap(self.libc, self.memory)
         self.fds: dict[int, EmulatedFile] = {}
         self.drivers: list[Driver] = []
+        self.worker = GpuWorker(self) if self.threads > 1 else None
         if self._spec:
             self.drivers.append(NvDriver(self, self._spec, self._nv_driver))
 
@@ -211,59 +215,6 @@ class EmulatedSystem(System):
             return "not readable [ENOENT]"
         return f"{stat_bits.filemode(stat_bits.S_IFCHR | stat_bits.S_IMODE(self.nodes[path][0]))} uid 0 gid 0"
 
-    # memory
-
-    def _check_pages(self, what: str, nbytes: int, *places: int) -> None:
-        if nbytes <= 0 or (self.strict and nbytes % self.page_size) or any(at % self.page_size for at in places):
-            at = ", ".join(f"{place:#x}" for place in places)
-            raise os_error(errno_codes.EINVAL, f"{what} of {nbytes} bytes [{at}] with {self.page_size}-byte pages")
-
-    @contextmanager
-    def mapping(self, path: str, length: int, offset: int, address: int | None) -> Iterator[int]:
-        """The checks around every mmap, and the addresses for it. Gives them back when the body fails."""
-        self._check_pages(f"mmap of {path}", length, offset, address or 0)
-        rule = self.rules.hit("mmap", lambda: (path,))
-        if rule is not None:
-            raise os_error(rule.errno or errno_codes.ENOMEM, f"injected: mmap of {length} bytes of {path}")
-        at = self.host.place(length, self.page_size) if address is None else address
-        try:
-            yield at
-        except OSError:
-            if address is None:
-                self.libc.munmap(at, length)
-            raise
-
-    def reserve(self, nbytes: int, align: int, below: int, start: int = 1 << 36) -> int:
-        with self.lock:
-            self._check_pages("reserve", nbytes)
-            address = super().reserve(nbytes, max(align, self.page_size), below, start)
-            self.host.track(HostMapping("reservation", "", address, nbytes, None, 0, caller()))
-            return address
-
-    def anonymous(self, nbytes: int, address: int | None = None, *, shared: bool = True) -> MMIOInterface:
-        with self.lock, self.mapping("anonymous", nbytes, 0, address) as at:
-            try:
-                block = self.memory.allocate(nbytes)
-            except OutOfPhysical as error:
-                raise os_error(errno_codes.ENOMEM, f"anonymous memory ({error})") from error
-            try:
-                self.host.map_block(block, 0, nbytes, at, "memory", "anonymous")
-            finally:
-                block.drop()
-            return MMIOInterface(at, nbytes)
-
-    def unmap(self, address: int, nbytes: int) -> None:
-        with self.lock:
-            self._check_pages("munmap", nbytes, address)
-            super().unmap(address, nbytes)
-            self.host.forget(address, nbytes)
-
-    def back_to_reserved(self, address: int, nbytes: int) -> None:
-        with self.lock:
-            self._check_pages("mmap of a reservation", nbytes, address)
-            super().back_to_reserved(address, nbytes)
-            self.host.track(HostMapping("reservation", "", address, nbytes, None, 0, caller()))
-
     # time
 
     def run_gpus(self) -> bool:
@@ -271,9 +222,7 @@ class EmulatedSystem(System):
         if self._running:
             return False
         with self.lock:
-            if self._late_refusal is not None:
-                late, self._late_refusal = self._late_refusal, None
-                raise late
+            self.raise_late_refusal()
             self._running = True
             try:
                 moved = [driver.run() for driver in self.drivers]
@@ -281,20 +230,41 @@ class EmulatedSystem(System):
                 self._running = False
         return any(moved)
 
-    def pump(self) -> None:
-        """Run the GPUs from inside an ioctl, which must not fail for them: a refusal waits for the next plain run."""
+    def raise_late_refusal(self) -> None:
+        late, self._late_refusal = self._late_refusal, None
+        if late is not None:
+            raise late
+
+    def pump(self) -> bool:
+        """Run the GPUs where nothing may fail for them (an ioctl): a refusal waits for the next plain run."""
         try:
-            self.run_gpus()
+            return self.run_gpus()
         except EmulatorRefusal as refusal:
             self._late_refusal = refusal
+            return True
+
+    def ring(self, doorbell: Callable[[int], None], token: int) -> None:
+        """A doorbell store: the GPUs run here and now, or in their own thread."""
+        if self.worker is not None:
+            self.worker.ring(doorbell, token)
+            return
+        with self.lock:
+            doorbell(token)
+            self.run_gpus()
 
     def back_off(self, spins: int) -> None:
         """One step of a wait: the GPUs run here; a machine with nothing to do sleeps as a real one."""
-        if not self.run_gpus():
+        if self.worker is not None:
+            self.worker.wake()
+            super().back_off(spins)
+            self.raise_late_refusal()
+        elif not self.run_gpus():
             super().back_off(spins)
 
     def close(self) -> None:
         """Give all memory back. The machine cannot be used afterwards; unclosed ones do this when collected."""
+        if self.worker is not None:
+            self.worker.stop()
         for driver in self.drivers:
             driver.close()
         self.memory.close()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable
 
 import pytest
 from rm_client import Buffer, Machine, RmClient, call, request, va_space_params
 
 from hcqrt.emu import EmulatedSystem
-from hcqrt.emu.refusal import EmulatorRefusal
 from hcqrt.fileio import System
 
 
@@ -214,68 +212,6 @@ def test_an_unknown_escape_is_refused_and_named(machine: Machine) -> None:
     ]
     assert call(client.ctl, 214, bytes(8)).u64(0) > 0
     client.close()
-
-
-class Engines:
-    """A GPU side that does what a test wants."""
-
-    def __init__(self, run: Callable[[], bool]) -> None:
-        self.run = run
-        self.tokens: list[int] = []
-
-    def doorbell(self, token: int) -> None:
-        self.tokens.append(token)
-
-    def channel_removed(self, channel: object) -> None:
-        pass
-
-
-def test_waits_ioctls_and_doorbells_run_the_gpu_unless_it_is_stalled(machine: Machine) -> None:
-    system = machine()
-    runs: list[int] = []
-    board = system.drivers[0].boards[0]  # type: ignore[attr-defined]  # an NvDriver
-    board.gpu.engines = engines = Engines(lambda: bool(runs.append(1)))
-    client = RmClient(system)
-    assert runs
-    client.open_device()
-    page = client.map(client.alloc(client.subdevice, 0xC461), 65536)
-    doorbell = page.words
-    runs.clear()
-    doorbell[0x90 // 4] = 0x10005
-    assert engines.tokens == [0x10005] and runs == [1]
-    system.back_off(0)
-    assert runs == [1, 1]
-    system.inject("stall")
-    system.back_off(0)
-    doorbell[0x90 // 4] = 0x10006
-    assert runs == [1, 1] and engines.tokens == [0x10005, 0x10006]
-    system.resume()
-    assert runs == [1, 1, 1]
-    client.close()
-
-
-def test_a_refusal_inside_an_ioctl_is_raised_by_the_next_wait(machine: Machine) -> None:
-    system = machine()
-    board = system.drivers[0].boards[0]  # type: ignore[attr-defined]  # an NvDriver
-
-    def refuse() -> bool:
-        board.gpu.engines = None
-        raise EmulatorRefusal("method 0x1ffc")
-
-    client = RmClient(system)
-    board.gpu.engines = Engines(refuse)
-    client.open_device()
-    with pytest.raises(EmulatorRefusal, match="0x1ffc"):
-        system.back_off(0)
-    system.back_off(0)
-    client.close()
-
-
-def test_injected_faults_are_counted_by_launch(machine: Machine) -> None:
-    system = machine()
-    gpu = system.drivers[0].boards[0].gpu  # type: ignore[attr-defined]  # an NvDriver
-    system.inject("fault", nth=2)
-    assert [gpu.injected_fault("k") for _ in range(3)] == [False, True, False]
 
 
 def test_os_events_are_kept_per_fd(machine: Machine) -> None:

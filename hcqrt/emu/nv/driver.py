@@ -44,10 +44,11 @@ class NvDriver:
         self._next_client = FIRST_CLIENT
 
     def attach_engines(self, board: Board) -> None:
-        """Give a board its GPU side. A seed other than 0 makes the order of ready channels random, and repeatable."""
+        """Give a board its GPU side. With a seed or with threads, ready channels run in an order of its own."""
         from hcqrt.emu.nv.fifo import Host
 
-        order = random.Random(self.system.seed + board.index) if self.system.seed else None
+        shuffled = self.system.seed or self.system.threads > 1
+        order = random.Random(self.system.seed + board.index) if shuffled else None
         board.gpu.engines = Host(board.gpu, order=order, check_caches="caches" in self.system.check)
 
     def board_by(self, what: str, value: object) -> Board | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 USERD_BYTES = 512
 # Video memory that the first graphics object of a channel takes. Real contexts take tens of MiB; this keeps small
 # emulated cards usable and still shows NO_MEMORY on a full one.
-GR_CONTEXT_BYTES = 2 << 20
+GR_CONTEXT_BYTES = 1 << 20
 CHANNEL_FLAGS = mask(
     c.NVOS04_FLAGS_GROUP_CHANNEL_RUNQUEUE, c.NVOS04_FLAGS_DELAY_CHANNEL_SCHEDULING,
     c.NVOS04_FLAGS_CHANNEL_PBDMA_ACQUIRE_TIMEOUT,

@@ -180,10 +180,8 @@ def usermode_page(system: EmulatedSystem, context: MapContext, address: int, len
         if context.offset + offset != DOORBELL or nbytes != FORMAT_BYTES["I"]:
             gpu.refusals.append(f"store of {nbytes} bytes at {offset:#x} of the usermode page")
             return
-        with system.lock:
-            gpu.stats["doorbells"] += 1
-            if gpu.engines is not None:
-                gpu.engines.doorbell(ctypes.c_uint32.from_address(pointer + DOORBELL).value)
-            system.run_gpus()
+        gpu.stats["doorbells"] += 1
+        if gpu.engines is not None:
+            system.ring(gpu.engines.doorbell, ctypes.c_uint32.from_address(pointer + DOORBELL).value)
 
     return UsermodePage(address, length, "B", on_write=on_write, refresh=refresh)
