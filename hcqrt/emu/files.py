@@ -67,6 +67,7 @@ class EmulatedFile(FileIOInterface):
 
     def ioctl(self, request: int, argument: int) -> int:
         system = self.system
+        system.after_fork()
         with system.lock:
             call = self.describe(request, argument)
             record = Record(
@@ -105,6 +106,7 @@ class EmulatedFile(FileIOInterface):
 
     def mmap(self, length: int, offset: int = 0, *, address: int | None = None, writable: bool = True) -> MMIOInterface:
         system = self.system
+        system.after_fork()
         with system.lock:
             self._usable()
             with system.mapping(self.path, length, offset, address) as at:
@@ -113,6 +115,7 @@ class EmulatedFile(FileIOInterface):
     def close(self) -> None:
         if self.fd < 0:
             return
+        self.system.after_fork()
         with self.system.lock:
             self.system.close_file(self)
             self.fd = -1

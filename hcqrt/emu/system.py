@@ -125,8 +125,8 @@ class EmulatedSystem(PagedSystem):
     @property
     def ioctl_log(self) -> list[LogEntry]:
         """(t_ns, path, request name, inner name, fields in, fields out, errno, status) of this process's ioctls."""
+        self.after_fork()
         with self.lock:
-            self._after_fork()
             return self._log.entries()
 
     @property
@@ -160,8 +160,8 @@ class EmulatedSystem(PagedSystem):
     # files
 
     def open(self, path: str) -> FileIOInterface:
+        self.after_fork()
         with self.lock:
-            self._after_fork()
             rule = self.rules.hit("open", lambda: (path,))
             if rule is not None:
                 raise os_error(rule.errno or errno_codes.EIO, f"injected: open {path}")
@@ -186,15 +186,16 @@ class EmulatedSystem(PagedSystem):
             file.released()
             self.pump()
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """A forked child starts with an empty log, and with machinery of its own once it has nothing inherited."""
         if self._pid == super().getpid():
             return
+        self.lock = threading.RLock()  # a thread that does not exist here may hold the old one
+        self._running = False
         self._log.clear()
         self._boot()
 
     def log(self, record: Record) -> None:
-        self._after_fork()
         self._ioctls += 1
         self._log.add(record)
 

@@ -270,3 +270,18 @@ def test_debugger_rules(client: RmClient) -> None:
     assert client.control(debugger, 0x83DE0310, struct.pack("<II", channel, 68))[0] == 0
     assert client.control(debugger, 0x83DE0309, bytes(4))[0] == 0
     fails(0x36, client.alloc_raw(client.root, client.device, CTXSHARE, bytes(12)))
+
+
+@pytest.mark.parametrize(
+    ("version", "count", "status"),
+    [("535.54.03", 50, 0x3A), ("535.161.07", 50, 0x1F), ("570.195.03", 50, 0x1F), ("580.65.06", 106, 0x1F)],
+)
+def test_older_drivers_list_fewer_classes_and_check_sizes_otherwise(
+    machine: Machine, version: str, count: int, status: int
+) -> None:
+    client = RmClient(machine(nv_driver=version))
+    device = client.alloc(client.root, DEVICE, device_params())
+    assert client.control(device, 0x800201, bytes(16))[1].u32(0) == count
+    fails(status, client.control(device, 0x800201, bytes(12)))
+    assert call(client.ctl, 210, struct.pack("<II64s", 0x32, 0, b"")).bytes(8, len(version)) == version.encode()
+    client.close()

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 Run = Callable[["NvDriver", Any, Any], None]
 TABLE: dict[str, tuple[type[Resource], Run]] = {}
 NO_GPU = c.NV0000_CTRL_GPU_INVALID_ID
-# Generic classes and channels of older chips: all that a list before 580.65.06 did not hold is kept out by size
-FIRST_SHORT_CLASS = 0x2080
-UUID_BYTES = 16
 GID_BINARY = 2  # NV2080_GPU_CMD_GPU_GET_GID_FLAGS_FORMAT_BINARY
 
 
@@ -89,10 +86,9 @@ def build_version(driver: NvDriver, client: Client, p: Any) -> None:
 
 
 def class_list(driver: NvDriver, chip: Chip) -> list[int]:
-    """What this driver version lists: the short form has neither generic nor engine-less classes."""
-    if driver.abi.long_class_list:
-        return list(chip.classes)
-    return [number for number in chip.classes if number >= FIRST_SHORT_CLASS]
+    """What this driver version lists, in ascending order."""
+    others = chip.other_classes if driver.abi.long_class_list else ()
+    return sorted((*chip.engine_classes, *others))
 
 
 @control("NV0080_CTRL_CMD_GPU_GET_CLASSLIST", Device)
