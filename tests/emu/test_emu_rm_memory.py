@@ -10,6 +10,8 @@ import struct
 import pytest
 from rm_client import SYSMEM, USERMODE, VIDMEM, Buffer, Machine, RmClient, call, memory_params
 
+from hcqrt.emu.refusal import EmulatorRefusal
+
 MIB = 1 << 20
 
 
@@ -130,6 +132,8 @@ def test_the_usermode_page_has_a_running_timer(client: RmClient) -> None:
         words = page.words
         times.append(words[0x80 // 4] | words[0x84 // 4] << 32)
     assert 0 < times[0] <= times[1] and times[0] % 32 == 0 and words[0x88 // 4] == 0
+    with pytest.raises(EmulatorRefusal, match="0x94"):
+        words[0x94 // 4] = 1
     words[0x90 // 4] = 0xDEAD
     assert client.system.stats()["doorbells"] == 1
 

@@ -26,6 +26,7 @@ from hcqrt.emu.nv.board import Board
 from hcqrt.emu.nv.rm.memory import PINNED, VIDMEM, Memory
 from hcqrt.emu.nv.rm.resources import USERMODE_BYTES, Device, Subdevice, Usermode, board_of
 from hcqrt.emu.nv.rm.tree import Client, Resource
+from hcqrt.emu.refusal import EmulatorRefusal
 from hcqrt.mmio import FORMAT_BYTES, HookedMMIO, MMIOInterface
 
 if TYPE_CHECKING:
@@ -178,7 +179,10 @@ def usermode_page(system: EmulatedSystem, context: MapContext, address: int, len
 
     def on_write(offset: int, nbytes: int) -> None:
         if context.offset + offset != DOORBELL or nbytes != FORMAT_BYTES["I"]:
-            gpu.refusals.append(f"store of {nbytes} bytes at {offset:#x} of the usermode page")
+            text = f"store of {nbytes} bytes at {context.offset + offset:#x} of the usermode page"
+            gpu.refusals.append(text)
+            if gpu.strict:
+                raise EmulatorRefusal(text)
             return
         gpu.stats["doorbells"] += 1
         if gpu.engines is not None:
