@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from typing import Generic, Protocol, TypeVar
 
 from hcqrt.bits import align_down, align_up
@@ -212,5 +213,6 @@ class AllocationCache(Generic[M]):
 
     def clear(self) -> None:
         """Release everything; a failure to release one does not keep the others."""
-        while self._entries:
-            self._drop(next(iter(self._entries)))
+        with ExitStack() as undo:
+            for serial in self._entries:
+                undo.callback(self._drop, serial)

@@ -8,6 +8,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
+from contextlib import ExitStack
 from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ class HCQDevice(ABC):
     """
 
     name: str
-    arch: str
+    arch: str = "unknown"  # until bring-up has asked
     kernargs: FencedRing
     timeline_signal: HCQSignal
     staging: Staging
@@ -260,23 +261,27 @@ class HCQDevice(ABC):
         """Wait for the work in flight, unless the device has faulted, then free everything. Twice is fine."""
         if self._closed or self._forked:
             return
-        with self.lock:
+        with self.lock, ExitStack() as undo:  # every step runs, also after one that fails
             self._closed = True
+            undo.callback(self._close_driver)
+            undo.callback(self._release_all)
+            for child in list(self._children):
+                undo.callback(child.close)
             try:
                 if self.broken is None:
                     self._wait_marks(self._marks())
             except HCQError as error:
                 self.broken = error
-            for child in list(self._children):
-                child.close()
+
+    def _release_all(self) -> None:
+        with ExitStack() as undo:
             self.broken = self.broken or HCQError(f"{self.name} was closed; open it again")
-            self._sweep()
-            for _, _, memory in list(self._live.values()):
-                self._release(memory)
+            for _, _, memory in self._live.values():
+                undo.callback(self._release, memory)
             self._live.clear()
+            self._pending.clear()
             if self._cache is not None:
-                self._cache.clear()
-            self._close_driver()
+                undo.callback(self._cache.clear)
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,15 @@ from hcqrt.fileio import System
 from hcqrt.nv import memory as nv_memory
 from hcqrt.nv.arch import chip_for
 from hcqrt.nv.channel import COMPUTE_GROUP, CONTEXT_WINDOW_BYTES, COPY_GROUP, Channel, best_class
-from hcqrt.nv.discover import add_subdevice, identify, open_card, open_client, uuid_text, visible_cards
+from hcqrt.nv.discover import (
+    add_subdevice,
+    identify,
+    open_card,
+    open_client,
+    open_failed,
+    uuid_text,
+    visible_cards,
+)
 from hcqrt.nv.faults import FaultReader, Notification, describe
 from hcqrt.nv.gpfifo import GpFifo
 from hcqrt.nv.image import Image
@@ -27,11 +35,12 @@ from hcqrt.nv.memory import NVAllocation, Owner, Reservation
 from hcqrt.nv.program import NVProgram
 from hcqrt.nv.queries import class_list, gr_info, tpc_count, vram_bytes
 from hcqrt.nv.queue import NVComputeQueue, NVCopyQueue
+from hcqrt.nv.uvm import NODE as UVM_NODE
 from hcqrt.nv.uvm import UvmClient
 
 USERMODE_BYTES = 64 << 10
 VA_BASE, VA_BYTES = 0x1000, 0x1_FFFF_FB00_0000  # 49 bits: what every chip from Turing on has
-KERNARGS_BYTES, KERNARGS_SEGMENTS = 16 << 20, 16
+KERNARGS_BYTES, KERNARGS_SEGMENTS = 4 << 20, 16  # some 4000 launches in flight
 PERF_BOOST = 2 | 1 << 4 | 1 << 6  # BOOST_TO_MAX, CUDA_YES, CUDA_PRIORITY_HIGH
 PERF_BOOST_FOREVER = 0xFFFF_FFFF
 LOCAL_WARP_UNIT, LOCAL_TPC_UNIT, LOCAL_UNIT = 0x200, 0x8000, 0x20000  # nv-engine facts 6
@@ -66,7 +75,7 @@ class NVDevice(HCQDevice):
         try:
             self.uvm = UvmClient(rm)
         except OSError as error:
-            raise DeviceNotFound(f"/dev/nvidia-uvm does not open: {error}") from error
+            raise open_failed(self.system, UVM_NODE, error) from error
         undo.callback(self.uvm.close)
         fd = undo.enter_context(open_card(rm, self.card))
         device, self.subdevice = add_subdevice(rm, self.card)

@@ -169,7 +169,12 @@ class RmClient:
         `node` is the GPU's node for memory behind its BARs, `CTL` for system memory. Each mapping needs a fresh file.
         """
         call = self.abi.escape("NV_ESC_RM_MAP_MEMORY")
-        with self.system.open(node) as fd:
+        try:
+            file = self.system.open(node)
+        except OSError as error:
+            hint = f"to map {nbytes} bytes; each mapping needs a file for a moment, see ulimit -n"
+            raise ioctl_error("open", node, error, hint) from error
+        with file as fd:
             if node != CTL:
                 self.register_fd(fd)
             argument = call.struct()

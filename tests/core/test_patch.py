@@ -14,7 +14,9 @@ from hcqrt.core.sints import Variable
 U64 = st.integers(0, (1 << 64) - 1)
 
 
-@given(st.lists(st.dictionaries(st.integers(0, 9), U64, max_size=10), max_size=12), st.lists(U64, min_size=10, max_size=10))
+@given(
+    st.lists(st.dictionaries(st.integers(0, 9), U64, max_size=10), max_size=12), st.lists(U64, min_size=10, max_size=10)
+)
 def test_memory_always_holds_the_last_values(changes, first):
     memory = memoryview(bytearray(200))
     variables = [Variable(f"v{i}") for i in range(10)]

@@ -15,7 +15,9 @@ n, m = Variable("n", -(1 << 40), 1 << 40), Variable("m", -(1 << 40), 1 << 40)
 numbers = st.integers(-(1 << 40), 1 << 40)
 
 
-@given(st.lists(st.tuples(st.sampled_from(OPERATORS), st.sampled_from(["n", "m", "c", "r"]), numbers)), numbers, numbers)
+@given(
+    st.lists(st.tuples(st.sampled_from(OPERATORS), st.sampled_from(["n", "m", "c", "r"]), numbers)), numbers, numbers
+)
 def test_expressions_equal_python_integers(steps, n_value, m_value):
     symbolic, plain = n, n_value
     for op, kind, constant in steps:

@@ -1,7 +1,7 @@
-"""Program of its own: compiles kernels with NAK and records, for each, inputs and the outputs of tinygrad's PYTHON device.
+"""Program of its own: compiles kernels with NAK and records inputs and the outputs of tinygrad's PYTHON device.
 
-Each kernel that tinygrad's scheduler makes is compiled twice from one description: for PYTHON, which computes it op by op
-in Python numbers, and for sm_86 by Mesa's NAK, whose machine code is only kept. So the expected values share no
+Each kernel that tinygrad's scheduler makes is compiled twice from one description: for PYTHON, which computes it op
+by op in Python numbers, and for sm_86 by Mesa's NAK, whose machine code is only kept. So the expected values share no
 code with the emulator. Usage: nak_cases_worker.py OUT; OUT gets a pickled list of dicts.
 """
 
@@ -92,9 +92,9 @@ def record_runs() -> None:
         runtime = inner(device, program, cache)
 
         def run(*bufs: Any, vals: tuple[int, ...] = (), **keywords: Any) -> Any:
-            before = {slot: bytes(b) for slot, b in zip(program.arg.globals, bufs)}
+            before = {slot: bytes(b) for slot, b in zip(program.arg.globals, bufs, strict=True)}
             result = runtime(*bufs, vals=vals, **keywords)
-            add_case(SINKS[program.key], before, dict(zip(program.arg.globals, map(bytes, bufs))), vals)
+            add_case(SINKS[program.key], before, dict(zip(program.arg.globals, map(bytes, bufs), strict=True)), vals)
             return result
 
         return run

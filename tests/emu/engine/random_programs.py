@@ -126,6 +126,7 @@ class Writer:
     def __init__(self, seed: int):
         self.draw = random.Random(seed)
         self.crossing = self.draw.random() < 0.5  # else nothing keeps the program from going wide
+        self.ordered = self.crossing and self.draw.random() < 0.5  # with what only one warp after the other can do
         self.faulty = self.draw.random() < 0.1
         self.records: list[Any] = []
         self.depth = 0
@@ -184,7 +185,7 @@ class Writer:
         self.records.append(record(name, d=self.draw.randrange(264, 268), flags=FULL, mod=mod, **operands(*source)))
 
     def special_register(self) -> None:
-        choices = SPECIAL_REGISTERS if self.crossing else range(uops.SR_TID_X, uops.SR_NCTAID_Z + 1)
+        choices = SPECIAL_REGISTERS if self.ordered else range(uops.SR_TID_X, uops.SR_NCTAID_Z + 1)
         self.records.append(record("S2R", d=self._register(), imm=self.draw.choice(choices), **self._guard()))
 
     def memory(self) -> None:
@@ -269,8 +270,10 @@ class Writer:
             elif self.depth == 0 and kind < 0.95:
                 self.uniform()
             elif self.crossing and kind < 0.98:
-                self.operation(*self.draw.choice(list(CROSSING.items())))
-            elif self.crossing:
+                names = list(CROSSING) if self.ordered else ["BCAST", "VOTE", "SHFL"]
+                name = self.draw.choice(names)
+                self.operation(name, CROSSING[name])
+            elif self.ordered:
                 self.atomic()
             else:
                 self.operation(*self.draw.choice(list(SPECS.items())))
