@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....isa.sass import Imm
 from .. import uops as u
 from .floats import ROUND, flush
 from .lowering import Lowering, Source, lowers
@@ -11,6 +12,7 @@ INTEGER_FORMATS = {
     "U8": u.U8, "S8": u.I8, "U16": u.U16, "S16": u.I16, "U32": u.U32, "": u.I32, "U64": u.U64, "S64": u.I64,
 }  # fmt: skip
 WIDE = (u.F64, u.I64, u.U64)
+WORD_FORMATS = (u.F32, u.I32, u.U32)
 ROUND_INTEGRAL = {
     "": u.RN << u.ROUND_SHIFT,
     "FLOOR": u.RM << u.ROUND_SHIFT,
@@ -25,11 +27,19 @@ F2F_FORMATS = {
 }  # fmt: skip
 
 
-def convert(i: Lowering, op: str, target: int, origin: int, flags: int) -> None:
+def value(i: Lowering, origin: int) -> Source:
+    """The operand to convert. Integers have no sign or magnitude bit in the word, floats do."""
+    if origin == u.F64:
+        return i.double("b")
     operand = i.arg("b")
-    # Integers have no sign or magnitude bit in the word; floats do.
-    allowed = "neg abs" if op != "I2F" else ""
-    source: Source = i.source(operand, 2 if origin in WIDE else 1, allowed)
+    if isinstance(operand, Imm) and origin not in WORD_FORMATS:
+        raise i.refuse(f"operand b = {operand!r}: where a value of this size lies in the immediate is not known")
+    floating = origin in (u.F16, u.BF16_FORMAT, u.F32)
+    return i.source(operand, 2 if origin in WIDE else 1, "neg abs" if floating else "")
+
+
+def convert(i: Lowering, op: str, target: int, origin: int, flags: int) -> None:
+    source = value(i, origin)
     d = i.dst("d", 2 if target in WIDE else 1)
     i.emit(op, d, source, flags=flags, mod=target | origin << u.FORMAT_SHIFT)
 

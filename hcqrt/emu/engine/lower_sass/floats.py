@@ -89,7 +89,7 @@ def dsetp(i: Lowering) -> None:
 
 @lowers("FSET")
 def fset(i: Lowering) -> None:
-    flags = flush(i) | i.mod("result", {"": 0, "BF": u.SAT})
+    flags = flush(i) | i.mod("result", {"BF": u.SAT}, absent="BF")
     mod = i.mod("cmp", COMPARE) | i.mod("bool", BOOLEAN)
     p: PredSource = i.pred("ps")
     i.emit("FSET", i.dst("d"), i.single("a"), i.single("b"), flags=flags, mod=mod, p=p)

@@ -117,7 +117,7 @@ def imad(i: Lowering) -> None:
     i.emit("MAD", i.dst("d"), i.word("a"), i.word("b"), c, imm=plus, p=i.carry(extended, "ps"))
 
 
-@lowers("IMAD.WIDE", "UIMAD.WIDE", "IMAD.HI", "UIMAD.HI")
+@lowers("IMAD.WIDE", "UIMAD.WIDE", "IMAD.HI")
 def imad_wide(i: Lowering) -> None:
     flags, extended = i.mod("sign", SIGN), i.flag("X")
     wide = i.instruction.mnemonic.endswith("WIDE")

@@ -110,7 +110,7 @@ def load_constant(i: Lowering) -> None:
     if not isinstance(operand, Const) or operand.neg or operand.abs or operand.inv or operand.half:
         raise i.refuse(f"operand b = {operand!r} is not implemented")
     d = i.dst("d", WORDS.get(width, 1))
-    if operand.index is None and width == u.W_32 and operand.offset % 4 == 0:
+    if operand.index is None and width == u.W_32 and operand.offset >= 0 and operand.offset % 4 == 0:
         i.emit("MOV", d, Source(u.CONST, operand.bank << 16 | operand.offset))
         return
     index = ZERO if operand.index is None else i.source(operand.index)
