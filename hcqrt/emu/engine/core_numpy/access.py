@@ -12,6 +12,7 @@ from .journal import Journal
 from .memory import Bytes, Place, RangeTable, host_bytes
 from .records import Rec
 from .rounding import I64, U32, U64, Array, Bool
+from .shared import SharedShadow
 from .unit import Stop, TooOrdered, Unit
 
 SIZES = (1, 1, 2, 2, 4, 8, 16)  # by W_*
@@ -21,14 +22,22 @@ Part = tuple["Array | None", Place, int]  # which of the running lanes, where, s
 
 
 class Memory:
-    """The memory that the lanes of one block (or of one wide chunk, then without shared memory) see."""
+    """The memory that the lanes of one block, or of one wide chunk of blocks, see."""
 
     def __init__(
-        self, launch: Launch, table: RangeTable, shared_bytes: int, journal: Journal | None, positions: dict[int, int]
+        self,
+        launch: Launch,
+        table: RangeTable,
+        positions: dict[int, int],
+        journal: Journal | None = None,
+        blocks: int = 1,
     ):
         self.launch, self.table, self.journal, self.positions = launch, table, journal, positions
         self.banks = {bank: host_bytes(pointer, nbytes) for bank, (pointer, nbytes) in launch.constants.items()}
-        self.shared: Bytes = np.zeros(shared_bytes, np.uint8)
+        # Blocks of a wide chunk lie one after the other.
+        self.shared_stride = launch.shared_bytes + 15 & ~15
+        self.shared: Bytes = np.zeros(blocks * self.shared_stride, np.uint8)
+        self.shadow = None if journal is None else SharedShadow(blocks, self.shared_stride)
         self.low, self.high = launch.local_low_bytes, launch.local_high_bytes
         # Where a lane's upper region and the next lane begin, so that aligned addresses stay aligned.
         self.upper_slot = self.low + 15 & ~15
@@ -71,16 +80,18 @@ class Memory:
     def _banked(self, u: Unit, r: Rec, space: int, address: U32, nbytes: int) -> tuple[Bytes, I64, Bool]:
         """Shared, local and constant memory: the bytes, the offsets in them, which lanes are inside."""
         offset = address.astype(np.int64)
+        inside: Bool
         if space == uops.S_SHARED:
+            inside = offset + nbytes <= self.launch.shared_bytes
             if u.wide:
-                raise TooOrdered("shared memory")
-            return self.shared, offset, offset + nbytes <= self.shared.size
+                offset = offset + u.block_slot[u.lanes()] * self.shared_stride
+            return self.shared, offset, inside
         if space == uops.S_CONST:
             bank = self.bank(r.src[2])
             return bank, offset, offset + nbytes <= bank.size
         top = APERTURE - self.high
         upper = (offset >= top) & (offset + nbytes <= APERTURE)
-        inside: Bool = upper | (offset + nbytes <= self.low)
+        inside = upper | (offset + nbytes <= self.low)
         slot = np.where(upper, offset - (APERTURE - self.stride + self.upper_slot) + self.upper_slot, offset)
         lane = np.arange(u.n) if u.run is None else u.run
         return self.local(u), slot + lane * self.stride, inside

@@ -20,17 +20,17 @@ CHUNK_LANES = 32768
 # How far the run has had to retreat: hulls of accesses, every access, no wide run.
 _HULLS, _EXACT, _NARROW = range(3)
 
-_ORDERED = {"ATOM", "BAR", "SHFL", "MATCH", "REDUX"}
-_CROSSING = {"BCAST", "VOTE"}
+_ORDERED = {"ATOM", "MATCH", "REDUX"}
+_CROSSING = {"BCAST", "VOTE", "SHFL"}
 HANDLER_MODULES = (ops_control, ops_float, ops_half, ops_integer, ops_memory, ops_warp)
 
 
 def can_go_wide(records: list[Rec]) -> bool:
-    """Whether threads of different warps can only meet in global memory (which the journal watches)."""
+    """Whether threads of different warps can only meet in global or shared memory, which a wide run watches."""
     for r in records:
         if r.name in _ORDERED or (r.name == "S2R" and r.imm in CLOCKS):
             return False
-        if r.name in ("LD", "ST") and r.space in (uops.S_SHARED, uops.S_GENERIC):
+        if r.name in ("LD", "ST") and r.space == uops.S_GENERIC:
             return False
     return True
 
@@ -55,7 +55,7 @@ class Grid:
         self.warps = -(-self.threads // uops.LANES)
         self.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
         self.constants = [(pointer, pointer + nbytes) for pointer, nbytes in launch.constants.values()]
-        crosses = any(r.full or r.name in _CROSSING for r in self.records)
+        crosses = any(r.full or r.name in _CROSSING or r.space == uops.S_SHARED for r in self.records)
         self.setting = Setting(self.records, launch, self.counter, program.entry, crosses)
 
     def run(self) -> Result:
@@ -81,7 +81,7 @@ class Grid:
         """Run blocks as one array; False (and no trace) when the order of threads might show, or one faults."""
         executed = self.counter.executed
         journal = Journal(self.constants, exact)
-        memory = Memory(self.launch, self.table, 0, journal, self.program.positions)
+        memory = Memory(self.launch, self.table, self.program.positions, journal, last - first)
         coordinates, live = self._lanes(first, last, 0, self.warps)
         unit = Unit(self.setting, memory, coordinates, live, True)
         try:
@@ -96,7 +96,7 @@ class Grid:
         return ended
 
     def _narrow(self, block: int) -> EngineFault | None:
-        memory = Memory(self.launch, self.table, self.launch.shared_bytes, None, self.program.positions)
+        memory = Memory(self.launch, self.table, self.program.positions)
         units = []
         for warp in range(self.warps):
             coordinates, live = self._lanes(block, block + 1, warp, warp + 1)

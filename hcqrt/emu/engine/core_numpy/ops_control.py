@@ -196,10 +196,11 @@ def bar(u: Unit, r: Rec) -> None:
     if not u.k:
         u.advance(r.index + 1)
         return
-    if u.wide:
-        raise TooOrdered("a barrier")
     lanes = u.lanes()
     number, count = int(u.word(r, 0)[0]) & 15, int(u.word(r, 1)[0])
+    if u.wide:
+        _wide_barrier(u, r, lanes, count)
+        return
     u.part()
     u.position[u.group] = r.index + 1
     u.arrivals[number, lanes] = True
@@ -208,3 +209,26 @@ def bar(u: Unit, r: Rec) -> None:
         u.position[lanes] = r.index
         u.status[lanes] = BAR
         u.waits_on[lanes] = number
+
+
+def _wide_barrier(u: Unit, r: Rec, lanes: Array, count: int) -> None:
+    """Barriers for all threads of a block, one number at a time; anything else needs the narrow run."""
+    same = u.k < 2 or all((u.word(r, slot) == u.word(r, slot)[0]).all() for slot in (0, 1))
+    # A count of threads is met by whole warps only, so a warp that has ended is missed.
+    whole = count == 0 or (count == u.block_lanes and u.all_live)
+    if not same or not whole or r.mod != uops.BAR_SYNC or u.memory.shadow is None:
+        raise TooOrdered("a barrier of some of the threads")
+    if u.together and lanes.size == int(u.live.sum()):
+        u.memory.shadow.barrier(np.arange(u.n // u.block_lanes))
+        u.advance(r.index + 1)
+        return
+    u.part()
+    u.position[u.group] = r.index + 1
+    u.position[lanes] = r.index
+    u.status[lanes] = BAR
+    waits = (u.status == BAR) & (u.position == r.index)
+    complete = (waits | (u.status == DEAD)).reshape(-1, u.block_lanes).all(axis=1)
+    freed = np.repeat(complete, u.block_lanes) & waits
+    u.position[freed] += 1
+    u.status[freed] = RUN
+    u.memory.shadow.barrier(complete)

@@ -17,15 +17,18 @@ _TOP_BIT = {4: 1 << 31, 8: 1 << 63}
 
 
 def _note(u: Unit, r: Rec, part: Part, nbytes: int, writes: bool) -> None:
-    """Tell the journal of a wide run about an access to global memory."""
-    journal = u.memory.journal
+    """Tell the watchers of a wide run about an access."""
+    journal, shadow = u.memory.journal, u.memory.shadow
     some, place, space = part
-    if journal is None or space != uops.S_GLOBAL:
+    if journal is None or shadow is None or space not in (uops.S_GLOBAL, uops.S_SHARED):
         return
     lanes = u.lanes()
     if some is not None:
         lanes = lanes[some]
-    (journal.store if writes else journal.load)(r.index, place, nbytes, lanes)
+    if space == uops.S_GLOBAL:
+        (journal.store if writes else journal.load)(r.index, place, nbytes, lanes)
+    else:
+        (shadow.store if writes else shadow.load)(place.offset, nbytes, lanes // uops.LANES)
 
 
 @handles("LD")

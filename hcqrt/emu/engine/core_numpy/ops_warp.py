@@ -78,9 +78,12 @@ def vote(u: Unit, r: Rec) -> None:
 @handles("SHFL")
 def shfl(u: Unit, r: Rec) -> None:
     if u.wide:
-        raise TooOrdered("a shuffle")
+        _passing(u, r)
+        if not u.all_live:
+            raise TooOrdered("a shuffle among lanes of which some have ended")
     values = _all_lanes(u, r)
-    lane = u.lanes().astype(np.int64)
+    lanes = u.lanes().astype(np.int64)
+    lane = lanes & (uops.LANES - 1)
     b, c = u.word(r, 1).astype(np.int64) & 31, u.word(r, 2).astype(np.int64)
     clamp, segment = c & 31, c >> 8 & 31
     low = lane & segment
@@ -91,7 +94,7 @@ def shfl(u: Unit, r: Rec) -> None:
     else:
         source = {uops.SHFL_IDX: low | (b & ~segment), uops.SHFL_DOWN: lane + b, uops.SHFL_BFLY: lane ^ b}[r.mod]
         valid = source <= highest
-    u.put(r.d, values[np.where(valid, source, lane) & 31])
+    u.put(r.d, values[lanes - lane + (np.where(valid, source, lane) & (uops.LANES - 1))])
     u.put_predicate(r.pd, valid)
 
 

@@ -55,10 +55,12 @@ class Unit:
     not see each other; the registers of dead lanes are then undefined and any need for order raises TooOrdered."""
 
     def __init__(self, setting: Setting, memory: Memory, coordinates: list[U32], live: Bool, wide: bool):
+        self.n, self.wide = live.size, wide
         self.records, self.launch, self.counter = setting.records, setting.launch, setting.counter
+        self.block_lanes = -(-int(np.prod(setting.launch.block)) // uops.LANES) * uops.LANES
+        self.block_slot: I64 = np.arange(self.n) // self.block_lanes  # of a wide run
         self.crosses_lanes, self.memory = setting.crosses_lanes, memory
         self.coordinates = coordinates  # tid x y z, ctaid x y z, warp in block
-        self.n, self.wide = live.size, wide
         self.live = live
         self.all_live = bool(live.all())
         zeros: U32 = np.zeros(self.n, np.uint32)
