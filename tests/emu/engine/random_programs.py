@@ -254,10 +254,29 @@ class Writer:
         self.records.append(record("BRA", guard=6, target=start))
         self.records.append(record("BSYNC", imm=8 + self.depth))
 
+    def rare(self) -> None:
+        """The operations that move lanes without a region of their own."""
+        name = self.draw.choice(("BCLR", "YIELD", "WARPSYNC", "BRX", "TRAP", "ILLEGAL"))
+        if name == "BCLR":
+            self.records.append(record("BCLR", imm=15, **self._guard()))
+        elif name == "WARPSYNC" and self.depth == 0:
+            self.records.append(record("WARPSYNC", **operands(imm(-1))))
+        elif name == "BRX":
+            target = 0x1000 + 16 * (len(self.records) + 3)
+            self.records.append(record("MOV", d=38, flags=uops.WIDE, **operands(imm(target - 16))))
+            self.records.append(record("BRX", imm=16, **operands(reg(38)), **self._guard()))
+            self.operation("FADD", SPECS["FADD"])
+        elif name in ("TRAP", "ILLEGAL") and self.faulty:
+            self.records.append(record(name, guard=self.draw.randrange(7), guard_neg=self.draw.randrange(2)))
+        elif name == "YIELD":
+            self.records.append(record("YIELD", **self._guard()))
+
     def body(self, count: int) -> None:
         for _ in range(count):
             kind = self.draw.random()
-            if kind < 0.62:
+            if kind < 0.03:
+                self.rare()
+            elif kind < 0.62:
                 self.operation(*self.draw.choice(list(SPECS.items())))
             elif kind < 0.80:
                 self.memory()

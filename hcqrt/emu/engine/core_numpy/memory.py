@@ -96,7 +96,7 @@ class RangeTable:
         self.end: U64 = np.array([row[0] + row[1] for row in self.rows], np.uint64)
         self.writable: Bool = np.array([row[3] for row in self.rows], np.bool_)
         self.atomic: Bool = np.array([row[4] for row in self.rows], np.bool_)
-        self.views = [host_bytes(row[2], row[1]) for row in self.rows]
+        self._views: dict[int, Bytes] = {}
 
     def find(self, address: U64, nbytes: int) -> Array:
         """The row of each access, -1 where an access is not wholly inside one mapping."""
@@ -117,4 +117,7 @@ class RangeTable:
 
     def place(self, row: int, address: U64, nbytes: int) -> Place:
         """The accesses of lanes that all lie in one mapping."""
-        return Place(self.views[row], (address - self.start[row]).astype(np.int64), nbytes)
+        view = self._views.get(row)
+        if view is None:
+            view = self._views[row] = host_bytes(self.rows[row][2], self.rows[row][1])
+        return Place(view, (address - self.start[row]).astype(np.int64), nbytes)
