@@ -180,6 +180,10 @@ class Writer:
             self.draw.choice((reg(self.draw.randrange(264, 268)), const(32), imm(self.draw.choice(EDGES))))
             for _ in range(3)
         ]
+        if self.draw.random() < 0.2:
+            fields = {"width": uops.W_32, "space": uops.S_CONST, "imm": 4 * self.draw.randrange(8, 32), "flags": FULL}
+            self.records.append(record("LD", d=self.draw.randrange(264, 268), **fields, **operands(None, None, imm(0))))
+            return
         name = self.draw.choice(("ADD3", "LOP3", "PRMT", "MAD"))
         mod = self.draw.randrange(256) if name == "LOP3" else 0
         self.records.append(record(name, d=self.draw.randrange(264, 268), flags=FULL, mod=mod, **operands(*source)))

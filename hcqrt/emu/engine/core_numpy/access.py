@@ -63,7 +63,7 @@ class Memory:
 
     def parts(self, u: Unit, r: Rec, access: str, nbytes: int) -> list[Part]:
         """Where the running lanes access memory; the first faulty lane, in lane order, stops the unit."""
-        if u.run is None and not u.all_live:
+        if u.run is None and not u.all_live and not r.full:
             u.run = u.lanes()
             u.k = u.run.size
         if r.space == uops.S_GENERIC:

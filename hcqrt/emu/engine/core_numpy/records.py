@@ -48,7 +48,10 @@ class Rec:
         self.p2_neg, self.p3_neg = bool(raw["p2_neg"]), bool(raw["p3_neg"])
         self.kind: list[int] = raw["kind"].tolist()
         self.src: list[int] = raw["src"].tolist()
-        self.first, self.full = bool(self.flags & uops.FIRST), bool(self.flags & uops.FULL)
+        self.first = bool(self.flags & uops.FIRST)
+        # Of the memory operations only constant loads (the uniform ones) run on all lanes.
+        bound = self.name in ("LD", "ST", "ATOM") and self.space != uops.S_CONST
+        self.full = bool(self.flags & uops.FULL) and not bound
         self.mode: int = self.flags >> uops.ROUND_SHIFT & 3
         self.backward: bool = self.target <= index
         self.control = CONTROL.get(self.name)

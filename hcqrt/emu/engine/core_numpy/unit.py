@@ -232,12 +232,12 @@ class Unit:
                 self.run = np.flatnonzero(passes) if group is None else group[passes]
             if self.run is not None:
                 self.k = self.run.size
+        self.passing = self.run
         if r.control is not None:
             r.control(self, r)
             return
         if self.k:
             assert r.handler is not None, r.name
-            self.passing = self.run
             if r.full:
                 self.widen(r)
             r.handler(self, r)
