@@ -1,0 +1,61 @@
+"""Layouts by driver version: what is accepted, what warns, what is refused and how the text helps."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+
+import pytest
+from nv_bench import Machine
+
+import hcqrt
+from hcqrt.errors import DriverError
+from hcqrt.nv.abi import Abi, parse_version
+
+NEWEST = "580.95.05"
+
+
+def test_versions_compare_as_numbers() -> None:
+    assert parse_version("580.95.05") == (580, 95, 5) < parse_version("580.105.08")
+    for text in ("", "580", "580.", "x.1", "580.95.05-beta", "580.95.05.1.2"):
+        with pytest.raises(ValueError, match="not a driver version"):
+            parse_version(text)
+
+
+def test_a_known_release_is_silent() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Abi(NEWEST).release == (580, 95, 5)
+
+
+def test_an_unknown_patch_of_a_known_branch_opens_with_exactly_one_warning(machine: Machine) -> None:
+    system = machine(nv_driver="580.999.99")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        hcqrt.open_device("NV", system=system).close()
+    assert [str(w.message) for w in caught if "580.999.99" in str(w.message)] == [str(w.message) for w in caught]
+    assert len(caught) == 1 and NEWEST in str(caught[0].message)
+
+
+@pytest.mark.parametrize(("driver", "why"), [("470.223.02", "too old"), ("999.10", "newer than any known ABI")])
+def test_an_unknown_branch_is_refused_with_the_range_and_the_override(machine: Machine, driver: str, why: str) -> None:
+    system = machine(nv_driver=driver)
+    with pytest.raises(DriverError, match=rf"driver {driver} is {why}.*580.*HCQRT_NV_ABI=580\.95\.05"):
+        hcqrt.open_device("NV", system=system)
+    assert system.live_objects() == []
+    info = hcqrt.devices(system)
+    assert [(one.usable, why in one.reason) for one in info] == [(False, True)]
+
+
+def test_every_call_is_bound_to_its_struct() -> None:
+    abi = Abi(NEWEST)
+    escape = abi.escape("NV_ESC_RM_CONTROL")
+    assert escape.request == 0xC020462A and ctypes.sizeof(escape.struct) == 32
+    assert abi.escape("NV_ESC_RM_CONTROL") is escape
+    assert abi.uvm("UVM_FREE").request == 34 and not abi.uvm("UVM_FREE").sized
+    command, struct = abi.control("NVA06C_CTRL_CMD_GPFIFO_SCHEDULE")
+    assert command == 0xA06C0101 and ctypes.sizeof(struct) == 3
+    number, params = abi.alloc_class("TURING_USERMODE_A")
+    assert number == 0xC461 and params is None
+    with pytest.raises(KeyError, match="NO_SUCH"):
+        abi.struct("NO_SUCH_STRUCT")
