@@ -194,7 +194,7 @@ class Program:
     entry: int = 0
     # whether no result can depend on the order of threads: no atomics, barriers, shared memory, votes, shuffles, clocks
     independent: bool = False
-    detail: dict[str, Any] = field(default_factory=dict)
+    detail: dict[int, str] = field(default_factory=dict)  # why an instruction is ILLEGAL, by address
 
 
 def record(op: str, **fields: Any) -> Any:
@@ -227,21 +227,21 @@ def verify(program: Program) -> None:
         op = int(r["op"])
         if op >= len(NAMES):
             raise InvalidProgram(f"record {index}: op {op}")
-        name = NAMES[op]
+        label = NAMES[op]
         for slot in ("guard", "p", "p2", "p3", "pd", "pd2"):
             if r[slot] >= PREDICATES:
-                raise InvalidProgram(f"record {index} {name}: {slot} {r[slot]}")
+                raise InvalidProgram(f"record {index} {label}: {slot} {r[slot]}")
         span = 4  # the widest operand; scratch lies behind the registers, so every number below is safe
         for slot in range(4):
             kind, value = int(r["kind"][slot]), int(r["src"][slot])
             if kind > CONST or (kind == REG and value + span > REGISTERS):
-                raise InvalidProgram(f"record {index} {name}: source {slot} kind {kind} value {value}")
+                raise InvalidProgram(f"record {index} {label}: source {slot} kind {kind} value {value}")
         d = int(r["d"])
         if d != NO_REG and d + span > REGISTERS:
-            raise InvalidProgram(f"record {index} {name}: destination {d}")
+            raise InvalidProgram(f"record {index} {label}: destination {d}")
         if r["width"] > W_128 or r["space"] > S_GENERIC:
-            raise InvalidProgram(f"record {index} {name}: width {r['width']} space {r['space']}")
-        if name in ("BRA", "BSSY") and r["target"] >= count:
-            raise InvalidProgram(f"record {index} {name}: target {r['target']} of {count}")
-        if name in ("BSSY", "BSYNC", "BREAK", "BCLR") and not 0 <= r["imm"] < BARRIER_REGISTERS:
-            raise InvalidProgram(f"record {index} {name}: barrier register {r['imm']}")
+            raise InvalidProgram(f"record {index} {label}: width {r['width']} space {r['space']}")
+        if label in ("BRA", "BSSY") and r["target"] >= count:
+            raise InvalidProgram(f"record {index} {label}: target {r['target']} of {count}")
+        if label in ("BSSY", "BSYNC", "BREAK", "BCLR") and not 0 <= r["imm"] < BARRIER_REGISTERS:
+            raise InvalidProgram(f"record {index} {label}: barrier register {r['imm']}")
