@@ -22,6 +22,17 @@ def parse_version(text: str) -> Version:
     return tuple(int(part) for part in text.split("."))
 
 
+def wanted_version(driver: str, override: str) -> Version:
+    """The version whose layouts are asked for; a bare branch such as (580,) only as an override. Raises DriverError."""
+    if override.isascii() and override.isdigit():
+        return (int(override),)
+    try:
+        return parse_version(override or driver)
+    except ValueError as error:
+        where = f"HCQRT_NV_ABI: {error}, nor a branch such as 580" if override else str(error)
+        raise DriverError(f"driver {driver}: {where}") from error
+
+
 def version_text(version: Version) -> str:
     return ".".join([str(version[0]), *(f"{part:02}" for part in version[1:])])
 
@@ -42,12 +53,12 @@ def choose_release(driver: str, override: str) -> Version:
     """
     releases = known_releases()
     branches = sorted({release[0] for release in releases})
-    wanted = parse_version(override or driver)
+    wanted = wanted_version(driver, override)
     if wanted in releases:
         return wanted
     in_branch = [release for release in releases if release[0] == wanted[0]]
-    if not in_branch and override and len(wanted) >= 1 and wanted[0] in branches:
-        in_branch = [release for release in releases if release[0] == wanted[0]]
+    if in_branch and len(wanted) == 1:
+        return in_branch[-1]
     if not in_branch:
         age = (
             "too old"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,7 @@ from hcqrt.core.alloc import FencedRing
 from hcqrt.core.device import HCQDevice, MemoryKind
 from hcqrt.core.program import HCQProgram
 from hcqrt.core.staging import Staging
-from hcqrt.errors import DeviceFault, DeviceNotFound, DriverError, HCQError, RMError
+from hcqrt.errors import DeviceFault, DeviceNotFound, DriverError, HCQError
 from hcqrt.fileio import System
 from hcqrt.nv import memory as nv_memory
 from hcqrt.nv.arch import chip_for
@@ -118,12 +118,13 @@ class NVDevice(HCQDevice):
 
     def _boost(self, undo: ExitStack) -> None:
         """Ask for full clocks. A driver that refuses runs kernels all the same."""
-        control = "NV2080_CTRL_CMD_PERF_BOOST"
-        try:
-            self.rm.control(self.subdevice, control, flags=PERF_BOOST, duration=PERF_BOOST_FOREVER)
-        except DriverError:
-            return
-        undo.callback(self.rm.control, self.subdevice, control, flags=0, duration=0)
+
+        def boost(flags: int, duration: int) -> None:
+            with suppress(DriverError):
+                self.rm.control(self.subdevice, "NV2080_CTRL_CMD_PERF_BOOST", flags=flags, duration=duration)
+
+        boost(PERF_BOOST, PERF_BOOST_FOREVER)
+        undo.callback(boost, 0, 0)
 
     def _ask_sizes(self) -> None:
         rm, subdevice = self.rm, self.subdevice
@@ -150,7 +151,7 @@ class NVDevice(HCQDevice):
                 self.compute_channel.handle,
                 self.sm_count,
             )
-        except RMError:
+        except DriverError:
             self.fault_reader = None  # sandboxes refuse debuggers; faults are then reported without details
 
     def _start_queues(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno as errno_codes
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,7 @@ def missing_reason(system: System, path: str) -> str:
         return "this is WSL2 (/dev/dxg), whose driver hcqrt does not speak; use Linux, " + NO_HARDWARE
     if system.exists("/sys/module/nouveau"):
         return "the nouveau driver holds the GPU: install NVIDIA's kernel module and blacklist nouveau, " + NO_HARDWARE
-    cards = [card for card in system.listdir("/sys/bus/pci/devices") if is_nvidia(system, card)]
+    cards = nvidia_cards(system)
     if cards:
         return (
             f"the card {cards[0]} is there but the nvidia module is not loaded: `nvidia-modprobe -c 0` or "
@@ -67,19 +67,39 @@ def missing_reason(system: System, path: str) -> str:
     return "there is no NVIDIA card in this machine: add one, " + NO_HARDWARE
 
 
-def is_nvidia(system: System, card: str) -> bool:
-    return (system.read_text(f"/sys/bus/pci/devices/{card}/vendor") or "").strip() == "0x10de"
+def nvidia_cards(system: System) -> list[str]:
+    """PCI addresses of NVIDIA's display controllers; a card's sound device has the vendor but another class."""
+    folder = "/sys/bus/pci/devices"
+
+    def read(card: str, name: str) -> str:
+        return (system.read_text(f"{folder}/{card}/{name}") or "").strip()
+
+    cards = [card for card in system.listdir(folder) if read(card, "vendor") == "0x10de"]
+    return [card for card in cards if read(card, "class").startswith("0x03")]
+
+
+def open_control(system: System, config: Config) -> RmClient:
+    """A client of the driver. Raises DeviceNotFound when its node is missing; DriverError for an unknown driver."""
+    try:
+        return RmClient(system, config.nv_abi)
+    except OSError as error:
+        raise open_failed(system, CTL, error) from error
+
+
+def uvm_missing(system: System) -> DeviceNotFound | None:
+    """The error for a machine without the unified-memory node, else None."""
+    if system.exists(UVM_NODE):
+        return None
+    return DeviceNotFound(f"{UVM_NODE} does not exist [ENOENT]; {missing_reason(system, UVM_NODE)}")
 
 
 def open_client(system: System, config: Config) -> RmClient:
-    """A client of the driver. Raises DeviceNotFound when a node is missing; DriverError for an unknown driver."""
-    try:
-        rm = RmClient(system, config.nv_abi)
-    except OSError as error:
-        raise open_failed(system, CTL, error) from error
-    if not system.exists(UVM_NODE):
+    """As `open_control`, and DeviceNotFound where only the unified-memory node is missing."""
+    rm = open_control(system, config)
+    error = uvm_missing(system)
+    if error is not None:
         rm.close()
-        raise DeviceNotFound(f"{UVM_NODE} does not exist [ENOENT]; {missing_reason(system, UVM_NODE)}")
+        raise error
     return rm
 
 
@@ -152,7 +172,7 @@ def visible_cards(rm: RmClient, config: Config) -> list[Card]:
         return cards
     chosen = []
     for entry in filter(None, (part.strip() for part in setting.split(","))):
-        if entry.isdigit() and int(entry) < len(cards):
+        if entry.isascii() and entry.isdigit() and int(entry) < len(cards):
             chosen.append(cards[int(entry)])
             continue
         by_uuid = [card for card in cards if entry.startswith("GPU-") and card_uuid(rm, card).startswith(entry)]
@@ -175,16 +195,24 @@ def card_uuid(rm: RmClient, card: Card) -> str:
 def devices(system: System, config: Config) -> list[DeviceInfo]:
     """Every visible GPU, usable or not; never raises for what the machine lacks."""
     try:
-        rm = open_client(system, config)
-    except (HCQError, OSError) as error:
-        return [] if isinstance(error, DeviceNotFound) else [unusable("NV:0", "", -1, "", str(error))]
-    with ExitStack() as undo:
-        undo.callback(rm.close)
-        try:
-            cards = visible_cards(rm, config)
-        except HCQError as error:
-            return [unusable("NV:0", "", -1, rm.abi.driver, str(error))]
-        return [look_at(rm, index, card) for index, card in enumerate(cards)]
+        rm = open_control(system, config)
+    except HCQError as error:
+        return without_driver(system, str(error))
+    try:
+        found = [look_at(rm, index, card) for index, card in enumerate(visible_cards(rm, config))]
+    except HCQError as error:
+        found = [unusable("NV:0", "", -1, rm.abi.driver, str(error))]
+    with suppress(DriverError):  # a driver that cannot even free says so when the device is opened
+        rm.close()
+    return found
+
+
+def without_driver(system: System, reason: str) -> list[DeviceInfo]:
+    """The GPUs of a machine whose driver cannot be asked: those on the bus, or one where only a node shows them."""
+    cards = nvidia_cards(system)
+    if not cards and (system.exists(CTL) or system.exists("/dev/dxg")):
+        cards = [""]
+    return [unusable(f"NV:{index}", pci, -1, "", reason) for index, pci in enumerate(cards)]
 
 
 def look_at(rm: RmClient, index: int, card: Card) -> DeviceInfo:
@@ -198,9 +226,11 @@ def look_at(rm: RmClient, index: int, card: Card) -> DeviceInfo:
                 chip = chip_for(who.sm_version)
             finally:
                 rm.free(device, rm.root)
-    except (DeviceNotFound, DriverError) as error:
-        return unusable(name, card.pci, card.minor, rm.abi.driver, str(error))
-    return DeviceInfo(name, "NV", chip.name, driver=rm.abi.driver, pci=card.pci, minor=card.minor, usable=True, **facts)
+    except (DeviceNotFound, DriverError) as failure:
+        return unusable(name, card.pci, card.minor, rm.abi.driver, str(failure))
+    error = uvm_missing(rm.system)
+    facts.update(driver=rm.abi.driver, pci=card.pci, minor=card.minor, usable=error is None, reason=str(error or ""))
+    return DeviceInfo(name, "NV", chip.name, **facts)
 
 
 def unusable(name: str, pci: str, minor: int, driver: str, reason: str) -> DeviceInfo:

@@ -10,6 +10,7 @@ from hcqrt.autogen.nv.status import ROBUST_CHANNEL
 from hcqrt.errors import DriverError
 from hcqrt.nv.rm import RmClient
 
+SMS_SHOWN = 4  # a fault of the same kernel on more of them says nothing new
 SMS_PER_CALL = 100  # length of smErrorStateArray
 EXCEPTIONS = {
     13: "graphics exception",
@@ -126,6 +127,17 @@ class Notification:
         return cls(channel, halves[4] | halves[5] << 16, halves[6], time_ns)
 
 
+def _details(read: Callable[[], list[str]]) -> list[str]:
+    try:
+        return read()
+    except DriverError as error:
+        return [f"no details: {error}"]
+
+
+def _place(sm: SmRecord, where: str | None) -> str:
+    return f"{sm} in {where}" if where else str(sm)
+
+
 def describe(
     name: str,
     notifications: Iterable[Notification],
@@ -138,14 +150,10 @@ def describe(
     """One line: what happened, where, in which kernel, and what to do."""
     filled = list(notifications)
     parts = [f"{name}: " + "; ".join(f"{exception_name(n.exception)} on the {n.channel} channel" for n in filled)]
-    try:
-        for mmu in reader.mmu() if reader else []:
-            parts.append(f"{mmu} ({find_allocation(mmu.address)})")
-        for sm in (reader.sms() if reader else [])[:4]:
-            where = find_code(sm.pc)
-            parts.append(f"{sm}{' in ' + where if where else ''}")
-    except DriverError as error:
-        parts.append(f"no details: {error}")
+    if reader is not None:
+        # each by itself: sandboxes allow the SM states but not the MMU records
+        parts += _details(lambda: [f"{mmu} ({find_allocation(mmu.address)})" for mmu in reader.mmu()])
+        parts += _details(lambda: [_place(sm, find_code(sm.pc)) for sm in reader.sms()[:SMS_SHOWN]])
     parts.append(f"last launch: {last_launch}")
     if any(n.exception in NEEDS_RESET for n in filled):
         parts.append("the GPU needs a reset or a reboot")

@@ -78,12 +78,21 @@ class NVAllocation:
         self.owner, self.nbytes, self.va, self.kind = owner, nbytes, va, kind
         self.cpu: MMIOInterface | None = None
         self.handle = 0
-        self._undo = undo
+        self._undo, self._stuck = undo, False
 
     def close(self) -> None:
         """UVM range, CPU mapping, RM object, addresses: in this order. Twice is fine. The GPU no longer uses it."""
         self.cpu = None
         self._undo.close()
+
+    def _unmap_gpu(self) -> None:
+        self._stuck = True
+        self.owner.uvm.unmap(self.va, self.nbytes)
+        self._stuck = False
+
+    def _free_addresses(self) -> None:
+        if not self._stuck:  # addresses that the GPU may still have mapped are never given out again
+            self.owner.reservation.space.free(self.va)
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.nbytes} bytes at {self.va:#x}>"
@@ -102,14 +111,15 @@ def rounded(system: System, nbytes: int, vidmem: bool) -> int:
 def _start(owner: Owner, nbytes: int, align: int, kind: str) -> NVAllocation:
     undo = ExitStack()
     va = owner.reservation.space.alloc(nbytes, align)
-    undo.callback(owner.reservation.space.free, va)
-    return NVAllocation(owner, nbytes, va, undo, kind)
+    memory = NVAllocation(owner, nbytes, va, undo, kind)
+    undo.callback(memory._free_addresses)
+    return memory
 
 
 def _map_gpu(memory: NVAllocation) -> None:
     owner = memory.owner
     owner.uvm.map(owner.uuid, memory.va, memory.nbytes, memory.handle)
-    memory._undo.callback(owner.uvm.unmap, memory.va, memory.nbytes)
+    memory._undo.callback(memory._unmap_gpu)
 
 
 def _map_cpu(memory: NVAllocation, node: str) -> None:

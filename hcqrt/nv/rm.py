@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import errno as errno_codes
 from collections.abc import Callable
 from typing import Any
 
 from hcqrt.autogen.nv import consts, status
-from hcqrt.errors import DriverError, OutOfMemory, RMError
+from hcqrt.errors import DriverError, IoctlError, OutOfMemory, RMError
 from hcqrt.fileio import FileIOInterface, System
 from hcqrt.ioctl import Ioctl, fill, ioctl_error, iowr
 from hcqrt.mmio import MMIOInterface
-from hcqrt.nv.abi import Abi
+from hcqrt.nv.abi import Abi, version_text
 
 CTL = "/dev/nvidiactl"
 SCRATCH_BYTES = 4096  # RM_ALLOC copies its own size in and out, whatever paramsSize says: never give it less
@@ -29,6 +30,10 @@ HINTS = {
     status.NV_ERR_INVALID_CLASS: "this chip or driver does not have the class",
     status.NV_ERR_INVALID_STATE: "an earlier step is missing, or MIG is enabled without an instance",
     status.NV_ERR_INVALID_CLIENT: "the client is gone; was the device opened before a fork?",
+}
+ERRNO_HINTS = {
+    errno_codes.EINVAL: "the size does not fit this driver's ABI, a sandbox refuses the call, or the GPU is gone",
+    errno_codes.EIO: "the GPU is lost or did not start: see the kernel log (NVRM, Xid), it may need a reset",
 }
 ABI_STATUSES = (status.NV_ERR_INVALID_ARGUMENT, status.NV_ERR_INVALID_PARAM_STRUCT)
 
@@ -72,17 +77,36 @@ class RmClient:
 
     # errors
 
-    def error(self, what: str, code: int, hint: str = "") -> DriverError:
+    def error(
+        self, what: str, code: int, hint: str = "", *, kind: type[DriverError] = RMError, request: str = ""
+    ) -> DriverError:
         """The exception for a status other than NV_OK."""
         notes = [note for note in (hint, HINTS.get(code, "")) if note]
         text = f"{what}: {status_text(code)}; driver {self.abi.driver}" + "".join(f"; {note}" for note in notes)
         name = status.NV_STATUS.get(code, "")
-        return RMError(text, request=what, status=code, status_name=name)
+        return kind(text, request=request or what, status=code, status_name=name)
 
-    def _issue(self, call: Ioctl[Any], argument: Any, read: Callable[[], int], what: str, hint: str = "") -> None:
+    def issue(self, call: Ioctl[Any], argument: Any, hint: str = "", fd: FileIOInterface | None = None) -> None:
+        """Issue a call; an errno becomes an IoctlError that names the driver's version, and what it means here."""
+        try:
+            call.issue(fd or self.ctl, argument)
+        except IoctlError as error:
+            meaning = ERRNO_HINTS.get(error.errno or 0, "")
+            text = "; ".join(part for part in (str(error), hint, f"driver {self.abi.driver}", meaning) if part)
+            raise IoctlError(text, request=error.request, errno=error.errno) from error
+
+    def _issue(
+        self,
+        call: Ioctl[Any],
+        argument: Any,
+        read: Callable[[], int],
+        what: str,
+        hint: str = "",
+        fd: FileIOInterface | None = None,
+    ) -> None:
         """Issue an escape whose argument holds a status; BUSY_RETRY is tried again."""
         for spins in range(BUSY_RETRIES):
-            call.issue(self.ctl, argument, hint=f"{what}; {hint}" if hint else what)
+            self.issue(call, argument, f"{what}; {hint}" if hint else what, fd)
             code = read()
             if code != status.NV_ERR_BUSY_RETRY:
                 break
@@ -156,7 +180,8 @@ class RmClient:
         except RMError as error:
             if error.status not in ABI_STATUSES:
                 raise
-            raise self.error(what, error.status or 0, f"maybe an ABI mismatch: {size} bytes sent") from error
+            hint = f"maybe an ABI mismatch: {size} bytes sent, layout of {version_text(self.abi.release)}"
+            raise self.error(what, error.status or 0, hint) from error
         return params
 
     # CPU mappings
@@ -169,12 +194,7 @@ class RmClient:
         `node` is the GPU's node for memory behind its BARs, `CTL` for system memory. Each mapping needs a fresh file.
         """
         call = self.abi.escape("NV_ESC_RM_MAP_MEMORY")
-        try:
-            file = self.system.open(node)
-        except OSError as error:
-            hint = f"to map {nbytes} bytes; each mapping needs a file for a moment, see ulimit -n"
-            raise ioctl_error("open", node, error, hint) from error
-        with file as fd:
+        with self._fresh(node) as fd:
             if node != CTL:
                 self.register_fd(fd)
             argument = call.struct()
@@ -182,14 +202,25 @@ class RmClient:
             fill(argument.params, params, "RM_MAP_MEMORY")
             argument.fd = fd.fd
             what = f"RM_MAP_MEMORY of {memory:#x}"
-            self._issue(call, argument, lambda: argument.params.status, what, f"{nbytes} bytes asked")
+            try:
+                self._issue(call, argument, lambda: argument.params.status, what, f"{nbytes} bytes asked")
+            except RMError as error:
+                raise as_out_of_memory(error) from error  # the aperture that the CPU sees memory through is full
             try:
                 view = fd.mmap(nbytes, address=address)
             except OSError as error:
                 self.unmap_memory(device, memory, argument.params.pLinearAddress)
-                where = f"{nbytes} bytes at {address or 0:#x}; see ulimit -v and vm.max_map_count"
-                raise ioctl_error("mmap", node, error, where) from error
+                asked = f"{nbytes} bytes at {address or 0:#x}; driver {self.abi.driver}"
+                raise ioctl_error("mmap", node, error, f"{asked}; see ulimit -v and vm.max_map_count") from error
         return view, argument.params.pLinearAddress
+
+    def _fresh(self, node: str) -> FileIOInterface:
+        """Another file on a node, for one mapping."""
+        try:
+            return self.system.open(node)
+        except OSError as error:
+            limits = "; see ulimit -n" if error.errno == errno_codes.EMFILE else ""
+            raise ioctl_error("open", node, error, f"to map memory; driver {self.abi.driver}{limits}") from error
 
     def unmap_memory(self, device: int, memory: int, cookie: int) -> None:
         """Give the BAR space of a mapping back; the caller unmaps the addresses itself."""
@@ -200,7 +231,8 @@ class RmClient:
 
     def register_fd(self, fd: FileIOInterface) -> None:
         """Tie a GPU node's file to this client; once per file."""
-        self.abi.escape("NV_ESC_REGISTER_FD")(fd, ctl_fd=self.ctl.fd)
+        call = self.abi.escape("NV_ESC_REGISTER_FD")
+        self.issue(call, fill(call.struct(), dict(ctl_fd=self.ctl.fd), call.name), fd=fd)
 
     def pin_host_memory(self, fd: FileIOInterface, device: int, address: int, nbytes: int) -> int:
         """Make page-aligned host memory an object that GPUs can map, on the GPU's own node. Raises OutOfMemory."""
@@ -218,9 +250,10 @@ class RmClient:
         fill(argument.params, fields, "RM_ALLOC_MEMORY")
         argument.fd = -1
         what = f"RM_ALLOC_MEMORY of {nbytes} host bytes at {address:#x}"
-        call.issue(fd, argument, hint=what)
-        if argument.params.status != status.NV_OK:
-            raise as_out_of_memory(self.error(what, argument.params.status, "see ulimit -l"))
+        try:
+            self._issue(call, argument, lambda: argument.params.status, what, "see ulimit -l", fd)
+        except RMError as error:
+            raise as_out_of_memory(error) from error
         return handle
 
     def cards(self) -> list[Any]:
@@ -228,7 +261,8 @@ class RmClient:
         entry = self.abi.struct("nv_ioctl_card_info_t")
         table = type("CardInfos", (ctypes.Structure,), {"_fields_": (("cards", entry * CARDS),)})
         call: Ioctl[Any] = Ioctl("NV_ESC_CARD_INFO", iowr("F", NR_CARD_INFO, ctypes.sizeof(table)), table)
-        found: Any = call(self.ctl)
+        found: Any = table()
+        self.issue(call, found)
         return [card for card in found.cards if card.valid]
 
     def close(self) -> None:

@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from hcqrt.autogen.nv import consts, status
-from hcqrt.errors import UVMError
+from hcqrt.errors import DriverError, UVMError
 from hcqrt.fileio import FileIOInterface
 from hcqrt.ioctl import fill
-from hcqrt.nv.rm import RmClient, status_text
+from hcqrt.nv.abi import version_text
+from hcqrt.nv.rm import RmClient
 
 NODE = "/dev/nvidia-uvm"
 SLACK_BYTES = 16 << 10  # the driver copies its own struct size both ways; never let it write past ours
@@ -44,22 +45,17 @@ class UvmClient:
             set_attributes(argument, **attributes)
         fill(argument, fields, name)
         argument.rmStatus = POISON
-        call.issue(fd or self.fd, argument)
+        self.rm.issue(call, argument, fd=fd or self.fd)
         code = int(argument.rmStatus)
         if code == POISON:
             raise UVMError(
-                f"{name}: the driver wrote no status where layout {self.rm.abi.release} has it; driver "
+                f"{name}: the driver wrote no status where layout {version_text(self.rm.abi.release)} has it; driver "
                 f"{self.rm.abi.driver} has another ABI, set HCQRT_NV_ABI",
                 request=name,
             )
         if code not in accept:
-            shown = ", ".join(f"{k} {v:#x}" for k, v in fields.items() if isinstance(v, int))
-            raise UVMError(
-                f"{name} on {NODE}: {status_text(code)}; driver {self.rm.abi.driver}; {shown}",
-                request=name,
-                status=code,
-                status_name=status.NV_STATUS.get(code, ""),
-            )
+            shown = ", ".join(f"{k} {v:#x}" for k, v in fields.items() if isinstance(v, int) and v >= 0)
+            raise self.rm.error(f"{name} on {NODE}", code, shown, kind=UVMError, request=name)
         return code
 
     def register_gpu(self, uuid: bytes) -> None:
@@ -110,7 +106,7 @@ class UvmClient:
                 hClient=self.rm.root,
                 hMemory=memory,
             )
-        except UVMError:
+        except DriverError:
             self.unmap(va, nbytes)
             raise
 

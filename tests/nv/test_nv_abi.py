@@ -10,7 +10,7 @@ from nv_bench import Machine
 
 import hcqrt
 from hcqrt.errors import DriverError
-from hcqrt.nv.abi import Abi, parse_version
+from hcqrt.nv.abi import Abi, choose_release, known_releases, parse_version
 
 NEWEST = "580.95.05"
 
@@ -45,6 +45,23 @@ def test_an_unknown_branch_is_refused_with_the_range_and_the_override(machine: M
     assert system.live_objects() == []
     info = hcqrt.devices(system)
     assert [(one.usable, why in one.reason) for one in info] == [(False, True)]
+
+
+@pytest.mark.parametrize("override", ["580", NEWEST])
+def test_the_override_takes_a_release_or_a_branch(override: str) -> None:
+    assert choose_release("999.10", override) == known_releases()[-1]
+    assert Abi("999.10", override).driver == "999.10"  # errors still name what runs
+
+
+@pytest.mark.parametrize("override", ["latest", "580.x", "²", "12"])
+def test_an_override_that_names_no_known_release_is_a_driver_error(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, override: str
+) -> None:
+    monkeypatch.setenv("HCQRT_NV_ABI", override)
+    system = machine()
+    with pytest.raises(DriverError):
+        hcqrt.open_device("NV", system=system)
+    assert [info.usable for info in hcqrt.devices(system)] == [False]
 
 
 def test_every_call_is_bound_to_its_struct() -> None:

@@ -12,6 +12,11 @@ import hcqrt
 from hcqrt.emu import EmulatedSystem
 from hcqrt.errors import DeviceNotFound, DriverError, HCQError, OutOfMemory
 
+# What a device can do without: clocks, and details of faults.
+OPTIONAL = {"NV2080_CTRL_CMD_PERF_BOOST", "GT200_DEBUGGER"}
+MEMORY = {"NV01_MEMORY_LOCAL_USER", "NV01_MEMORY_SYSTEM", "NV_ESC_RM_MAP_MEMORY", "NV_ESC_RM_ALLOC_MEMORY"}
+STATUSES = {0x1F: "NV_ERR_INVALID_ARGUMENT", 0x51: "NV_ERR_NO_MEMORY", 0x62: "NV_ERR_RESET_REQUIRED"}
+
 
 def name_of(entry: tuple[object, ...]) -> str:
     return str(entry[3] or entry[2])
@@ -48,6 +53,41 @@ def test_the_order_is_the_drivers(opening: tuple[EmulatedSystem, list[tuple[str,
     assert [names.index(name) for name in order] == sorted(names.index(name) for name in order)
 
 
+def test_every_ioctl_that_fails_by_errno(opening: tuple[EmulatedSystem, list[tuple[str, bool]]]) -> None:
+    system, calls = opening
+    for nth, (name, _) in enumerate(calls, 1):
+        system.inject("ioctl", nth=nth, errno=errno.EINVAL)
+        error = try_open(system)
+        system.rules.drop("ioctl")
+        assert system.live_objects() == [], name
+        assert (error is None) == (name in OPTIONAL), (name, error)
+        if error is not None:
+            assert isinstance(error, DriverError) and error.errno == errno.EINVAL
+            assert name.removeprefix("NV_ESC_") in str(error) and "[EINVAL]" in str(error)
+            assert nth == 1 or "driver 580.95.05" in str(error)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_ioctl_that_fails_by_status(opening: tuple[EmulatedSystem, list[tuple[str, bool]]], status: int) -> None:
+    system, calls = opening
+    for nth in (nth for nth, (_, has_status) in enumerate(calls, 1) if has_status):
+        name = calls[nth - 1][0]
+        system.inject("ioctl", nth=nth, status=status)
+        error = try_open(system)
+        system.rules.drop("ioctl")
+        assert system.live_objects() == [], name
+        if error is None:
+            # out of memory is tried once more after the cache was dropped
+            assert name in OPTIONAL or (status == 0x51 and name in MEMORY), name
+            continue
+        text = str(error)
+        assert name.removeprefix("NV_ESC_") in text and f"{STATUSES[status]} ({status:#x})" in text
+        assert "driver 580.95.05" in text and ("reset" in text) == (status == 0x62)
+        assert isinstance(error, OutOfMemory if status == 0x51 and name in MEMORY else DriverError), name
+        if isinstance(error, DriverError):
+            assert (error.status, error.status_name) == (status, STATUSES[status])
+
+
 @pytest.mark.parametrize(
     ("kind", "number", "word"), [("open", errno.EMFILE, "ulimit -n"), ("mmap", errno.ENOMEM, "ulimit -v")]
 )
@@ -63,6 +103,24 @@ def test_every_open_and_mmap_that_fails(machine: Machine, kind: str, number: int
         assert isinstance(error, DeviceNotFound | DriverError | OutOfMemory)
         assert "/dev/nvidia" in str(error) and f"[{errno.errorcode[number]}]" in str(error) and word in str(error)
     assert nth > 8 and error is None  # the last injection had no call left to hit
+
+
+@pytest.mark.parametrize("failure", [dict(errno=errno.EINVAL), dict(status=0x0F)])
+def test_every_ioctl_of_closing_that_fails_keeps_none_of_the_others(machine: Machine, failure: dict[str, int]) -> None:
+    system = machine()
+    dev = hcqrt.open_device("NV:0", system=system)
+    system.ioctl_log.clear()
+    dev.close()
+    for nth, name in enumerate([name_of(entry) for entry in system.ioctl_log], 1):
+        dev = hcqrt.open_device("NV:0", system=system)
+        system.inject("ioctl", nth=nth, **failure)
+        try:
+            dev.close()
+        except DriverError as error:
+            assert "driver 580.95.05" in str(error)
+        system.rules.drop("ioctl")
+        dev.close()
+        assert system.live_objects() == [], (nth, name)
 
 
 def test_opening_holds_few_files(machine: Machine) -> None:

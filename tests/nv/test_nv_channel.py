@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 from nv_bench import Bench
 
 from hcqrt.autogen.nv import ioctls
-from hcqrt.errors import DriverError
+from hcqrt.errors import DriverError, HCQError
 from hcqrt.nv.channel import (
     COMPUTE_GROUP,
     CONTEXT_WINDOW_BYTES,
@@ -78,6 +79,24 @@ def test_a_filled_notifier_is_a_fault(bench: Bench) -> None:
     channel.notifier[7] = 0xFFFF
     assert channel.faulted
     channel.close()
+
+
+@pytest.mark.parametrize("which", ENGINES)
+def test_a_failure_at_any_step_names_it_and_leaves_nothing(bench: Bench, which: str) -> None:
+    group, engine = ENGINES[which]
+    before = bench.held()
+    bench.forget()
+    make(bench, group, engine).close()
+    names = [inner or outer for outer, inner in bench.calls()]
+    steps = names.index("NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN") + 1
+    for nth in range(1, steps + 1):
+        bench.system.inject("ioctl", nth=nth, errno=errno.EINVAL)
+        with pytest.raises(HCQError, match=names[nth - 1].removeprefix("NV_ESC_")) as failure:
+            make(bench, group, engine)
+        assert "EINVAL" in str(failure.value) and "driver 580.95.05" in str(failure.value)
+        bench.system.rules.drop("ioctl")
+        assert bench.held() == before, names[nth - 1]
+        assert bench.owner.reservation.space.in_use == 0
 
 
 def test_scheduling_too_early_is_explained(bench: Bench) -> None:

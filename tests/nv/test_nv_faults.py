@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from nv_bench import Machine
 
 import hcqrt
+from hcqrt.errors import IoctlError
 from hcqrt.nv.faults import MmuRecord, Notification, SmRecord, describe, exception_name
 
 
@@ -74,6 +77,11 @@ def test_a_report_names_address_access_allocation_and_kernel() -> None:
     assert "\n" not in shown and "reset" not in shown
 
 
+def test_what_is_refused_does_not_hide_the_rest() -> None:
+    shown = text(Reader(IoctlError("READ_MMU_FAULT_INFO: EINVAL"), [SmRecord(5, 0, 9, 0x5040, 0)]))
+    assert "no details: READ_MMU_FAULT_INFO" in shown and "SM 5" in shown
+
+
 def test_a_dead_gpu_is_said_to_need_a_reset() -> None:
     for code in (79, 95, 119, 120, 143):
         assert "reset" in text(exception=code)
@@ -89,3 +97,12 @@ def test_all_sms_are_read_100_at_a_time(machine: Machine, tpcs: int, starts: lis
         asked = [entry[4] for entry in system.ioctl_log]
     assert [one["startingSM"] for one in asked] == starts
     assert sum(one["numSMsToRead"] for one in asked) == 2 * tpcs
+
+
+@pytest.mark.parametrize("failure", [dict(status=0x1B), dict(errno=errno.EINVAL)])
+def test_a_driver_that_refuses_debuggers_still_opens(machine: Machine, failure: dict[str, int]) -> None:
+    system = machine()
+    system.inject("ioctl", "GT200_DEBUGGER", **failure)
+    with hcqrt.open_device("NV", system=system) as dev:
+        assert dev.fault_reader is None
+        dev.synchronize()

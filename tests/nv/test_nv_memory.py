@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from nv_bench import Bench, Machine, opened
 
-from hcqrt.errors import OutOfMemory
+from hcqrt.errors import HCQError, OutOfMemory
 from hcqrt.nv.memory import HUGE_PAGE, SMALL_PAGE, VA_LIMIT, NVAllocation, alloc_pinned, alloc_sysmem, alloc_vidmem
 
 Kind = Callable[[Any, int], NVAllocation]
@@ -52,6 +53,43 @@ def test_memory_is_whole_pages_at_one_address_and_is_given_back(machine: Machine
         memory.close()
         assert [name for name, _ in bench.calls()] == FREED[kind]
         assert bench.held() == before and space.in_use == 0 and memory.cpu is None
+
+
+@every_kind
+def test_a_failure_at_any_step_leaves_nothing_and_the_next_try_works(bench: Bench, kind: str) -> None:
+    system, owner, before = bench.system, bench.owner, bench.held()
+    bench.forget()
+    KINDS[kind](owner, 5000).close()
+    steps = len(bench.calls()) - len(FREED[kind])
+    failures: list[tuple[str, int, dict[str, int]]] = []
+    for nth in range(1, steps + 1):
+        failures += [("ioctl", nth, dict(errno=errno.EINVAL)), ("ioctl", nth, dict(status=0x1F))]
+    if kind != "vidmem":
+        failures.append(("mmap", 1, dict(errno=errno.ENOMEM)))
+    if kind not in ("vidmem", "pinned"):
+        failures.append(("open", 1, dict(errno=errno.EMFILE)))
+    for what, nth, how in failures:
+        system.inject(what, nth=nth, **how)
+        with pytest.raises(HCQError):
+            KINDS[kind](owner, 5000)
+        system.rules.drop(what)
+        assert bench.held() == before and owner.reservation.space.in_use == 0, (what, nth, how)
+    KINDS[kind](owner, 5000).close()
+
+
+@every_kind
+def test_a_failing_step_of_freeing_does_not_keep_the_others(bench: Bench, kind: str) -> None:
+    stuck = 0
+    for nth in range(1, len(FREED[kind]) + 1):
+        memory = KINDS[kind](bench.owner, 5000)
+        bench.forget()
+        bench.system.inject("ioctl", nth=nth, status=0x0F)
+        with pytest.raises(HCQError, match=r"NV_ERR_GPU_IS_LOST \(0xf\)"):
+            memory.close()
+        bench.system.rules.drop("ioctl")
+        assert [name for name, _ in bench.calls()] == FREED[kind]
+        still_mapped = FREED[kind][nth - 1] == "UVM_FREE"  # then the addresses must not be given out again
+        assert bench.owner.reservation.space.in_use == (stuck := memory.nbytes if still_mapped else stuck)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +146,12 @@ def test_a_full_gpu_says_so_and_is_usable_afterwards(machine: Machine) -> None:
             alloc_vidmem(bench.owner, 80 << 20, cpu=False)
         assert bench.held() == before
         alloc_vidmem(bench.owner, 8 << 20, cpu=False).close()
+
+
+def test_a_full_bar_is_out_of_memory_too(machine: Machine) -> None:
+    with opened(machine([dict(chip="sm_86", bar1_bytes=4 << 20)])) as bench:
+        before = bench.held()
+        with pytest.raises(OutOfMemory, match="RM_MAP_MEMORY"):
+            alloc_vidmem(bench.owner, 8 << 20, cpu=True)
+        assert bench.held() == before
+        alloc_vidmem(bench.owner, 2 << 20, cpu=True).close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import re
 
 import pytest
 from nv_bench import Bench, Machine, opened
 
 from hcqrt.emu import EmulatedSystem
-from hcqrt.errors import RMError
+from hcqrt.errors import DriverError, IoctlError, OutOfMemory, RMError
 from hcqrt.fileio import FileIOInterface, System
 from hcqrt.nv.queries import class_list, gr_info, tpc_count, vram_bytes
 from hcqrt.nv.rm import BUSY_RETRIES, CTL, SCRATCH_BYTES, RmClient
@@ -43,6 +44,23 @@ def test_a_status_comes_out_by_name_with_object_class_and_driver(bench: Bench) -
     assert "driver 580.95.05" in text and "\n" not in text
     assert (failure.value.status, failure.value.status_name) == (0x22, "NV_ERR_INVALID_CLASS")
     assert "AMPERE_COMPUTE_B" in failure.value.request
+
+
+def test_an_errno_comes_out_by_name_with_what_was_asked_and_driver(bench: Bench) -> None:
+    bench.system.inject("ioctl", "NV2080_CTRL_CMD_GR_GET_GPC_MASK", errno=errno.EINVAL)
+    with pytest.raises(
+        IoctlError, match=r"NV_ESC_RM_CONTROL on /dev/nvidiactl.*EINVAL.*GPC_MASK.*driver 580\.95\.05"
+    ) as e:
+        tpc_count(bench.rm, bench.subdevice)
+    assert e.value.errno == errno.EINVAL and e.value.request == "NV_ESC_RM_CONTROL"
+
+
+@pytest.mark.parametrize("status", [0x1F, 0x3A])
+def test_statuses_of_a_wrong_size_say_so(bench: Bench, status: int) -> None:
+    bench.system.inject("ioctl", "NV2080_CTRL_CMD_GR_GET_INFO", status=status)
+    with pytest.raises(RMError, match=r"maybe an ABI mismatch: 32 bytes sent, layout of 580\.95\.05") as failure:
+        gr_info(bench.rm, bench.subdevice, "SM_VERSION")
+    assert failure.value.status == status
 
 
 @pytest.mark.parametrize("status", [0x0F, 0x62, 0x65])
@@ -81,6 +99,20 @@ def test_sizes_come_from_the_driver(machine: Machine) -> None:
         assert vram_bytes(bench.rm, bench.subdevice) <= 3 << 30
 
 
+@pytest.mark.parametrize("status", [0x51, 0x1A])
+@pytest.mark.parametrize("call", ["NV01_MEMORY_LOCAL_USER", "RM_MAP_MEMORY"])
+def test_no_memory_is_a_memory_error_wherever_it_shows(bench: Bench, call: str, status: int) -> None:
+    rm, device = bench.rm, bench.owner.device
+    bench.system.inject("ioctl", call, status=status)
+    handle = 0
+    with pytest.raises(OutOfMemory, match=r"65536 bytes asked") as failure:
+        handle = rm.alloc_memory("NV01_MEMORY_LOCAL_USER", device, 65536, owner=rm.root, **VIDMEM)
+        rm.map_memory(bench.owner.node, device, handle, 65536)
+    assert isinstance(failure.value, MemoryError) and f"({status:#x})" in str(failure.value)
+    if handle:
+        rm.free(handle, device)
+
+
 def test_a_bad_argument_is_refused_before_the_call(bench: Bench) -> None:
     bench.forget()
     with pytest.raises(TypeError, match="no field 'bEnabel'"):
@@ -99,6 +131,22 @@ def test_a_mapping_keeps_no_fd_and_takes_no_more_than_asked(bench: Bench) -> Non
     view[65535] = 7
     rm.unmap_memory(device, handle, cookie)
     bench.system.unmap(view.addr, view.nbytes)
+    rm.free(handle, device)
+
+
+@pytest.mark.parametrize(("kind", "number"), [("open", errno.EMFILE), ("mmap", errno.ENOMEM)])
+def test_a_mapping_that_fails_names_why_and_undoes_itself(bench: Bench, kind: str, number: int) -> None:
+    rm, device, node = bench.rm, bench.owner.device, bench.owner.node
+    handle = rm.alloc_memory("NV01_MEMORY_LOCAL_USER", device, 65536, owner=rm.root, **VIDMEM)
+    before = bench.held()
+    bench.system.inject(kind, node, errno=number)
+    pattern = rf"{kind} on {node}.*{errno.errorcode[number]}.*driver 580\.95\.05.*ulimit"
+    with pytest.raises(DriverError, match=pattern):
+        rm.map_memory(node, device, handle, 65536)
+    assert bench.held() == before
+    view, cookie = rm.map_memory(node, device, handle, 65536)  # the object is not left half mapped
+    bench.system.unmap(view.addr, view.nbytes)
+    rm.unmap_memory(device, handle, cookie)
     rm.free(handle, device)
 
 

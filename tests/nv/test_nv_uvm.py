@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from nv_bench import Bench, Machine
 
 from hcqrt.emu import EmulatedSystem
-from hcqrt.errors import UVMError
+from hcqrt.errors import DriverError, UVMError
 from hcqrt.fileio import FileIOInterface, System
 from hcqrt.nv.rm import RmClient
 from hcqrt.nv.uvm import NODE, UvmClient
@@ -73,6 +75,17 @@ def test_a_status_that_is_not_written_is_an_abi_mismatch_and_no_success(machine:
 def vidmem(bench: Bench) -> int:
     rm, fields = bench.rm, dict(type=0, flags=0x1C101, attr=0x18000000, attr2=5, alignment=BYTES)
     return rm.alloc_memory("NV01_MEMORY_LOCAL_USER", bench.owner.device, BYTES, owner=rm.root, **fields)
+
+
+@pytest.mark.parametrize("failure", [dict(status=0x37), dict(errno=errno.EINVAL)])
+def test_a_mapping_that_fails_gives_its_range_back(bench: Bench, failure: dict[str, int]) -> None:
+    memory, va = vidmem(bench), bench.owner.reservation.base
+    bench.system.inject("ioctl", "UVM_MAP_EXTERNAL_ALLOCATION", **failure)
+    with pytest.raises(DriverError, match=r"UVM_MAP_EXTERNAL_ALLOCATION.*driver 580\.95\.05"):
+        bench.uvm.map(bench.owner.uuid, va, BYTES, memory)
+    bench.uvm.map(bench.owner.uuid, va, BYTES, memory)  # a range left over would overlap
+    bench.uvm.unmap(va, BYTES)
+    bench.rm.free(memory, bench.owner.device)
 
 
 def test_what_is_mapped_reads_writes_and_takes_atomics(bench: Bench) -> None:
