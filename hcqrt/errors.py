@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 NO_HARDWARE = "or emulate a GPU: HCQRT_SYSTEM=emulated"  # how to go on where a machine has none
 
 

@@ -49,12 +49,12 @@ def test_field_report_13_launches_leave_nothing_behind(dev, system):
     prg = dev.program(shipped_kernel("sm_86", "fill"))
     with dev.alloc(4096) as buf:
         args = dict(vals=(1, 32), global_size=(1, 1, 1), local_size=(32, 1, 1))
-        for _ in range(2000):
-            prg(buf, **args)
-        dev.synchronize()
         gc.collect()
         gc.disable()
         try:
+            for _ in range(2000):
+                prg(buf, **args)
+            dev.synchronize()
             before = sizes_in_use(system), len(gc.get_objects())
             for _ in range(20_000):
                 prg(buf, **args)

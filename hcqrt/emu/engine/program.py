@@ -71,8 +71,8 @@ class Lowered:
         records = self.program.records.copy()
         records["pc"] += np.uint64(move % (1 << 64))
         positions = {pc + move: position for pc, position in self.program.positions.items()}
-        detail = {pc + move: text for pc, text in self.program.detail.items()}
-        return Program(records, positions, self.program.entry, self.program.independent, detail)
+        reasons = {pc + move: text for pc, text in self.program.reasons.items()}
+        return Program(records, positions, self.program.entry, self.program.independent, reasons)
 
 
 class ProgramCache:
@@ -112,7 +112,7 @@ def discover(launch: Launch, reader: CodeReader) -> Lowered:
     entry = launch.entry_va
     instructions: dict[int, list[Any]] = {}
     words: dict[int, tuple[int, int]] = {}
-    detail: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     todo = [entry]
     while todo and len(instructions) < MAX_INSTRUCTIONS:
         pc = todo.pop()
@@ -120,26 +120,26 @@ def discover(launch: Launch, reader: CodeReader) -> Lowered:
             found = reader.words(pc)
             if found is not None:
                 words[pc - entry] = found
-            records = lower_words(found, pc, launch, detail)
+            records = lower_words(found, pc, launch, reasons)
             instructions[pc] = records
             todo += branch_targets(records)
             if ends(records):
                 break
             pc += INSTRUCTION_BYTES
-    return Lowered(words, assemble(instructions, entry, detail), entry)
+    return Lowered(words, assemble(instructions, entry, reasons), entry)
 
 
-def lower_words(words: tuple[int, int] | None, pc: int, launch: Launch, detail: dict[int, str]) -> list[Any]:
+def lower_words(words: tuple[int, int] | None, pc: int, launch: Launch, reasons: dict[int, str]) -> list[Any]:
     """The records of one instruction; what cannot be decoded or lowered becomes ILLEGAL with the reason kept."""
     if words is None:
-        detail[pc] = f"no code is mapped at {pc:#x}"
+        reasons[pc] = f"no code is mapped at {pc:#x}"
     elif pc % INSTRUCTION_BYTES:
-        detail[pc] = f"pc {pc:#x} is not a multiple of {INSTRUCTION_BYTES}"
+        reasons[pc] = f"pc {pc:#x} is not a multiple of {INSTRUCTION_BYTES}"
     else:
         try:
             return list(lower(decode(*words, launch.sm), pc, launch.registers))
         except (SassError, HCQError) as error:
-            detail[pc] = str(error)
+            reasons[pc] = str(error)
     return [record("ILLEGAL", pc=pc, flags=uops.FIRST)]
 
 
@@ -154,7 +154,7 @@ def ends(records: list[Any]) -> bool:
     return bool(always and last["op"] in (BRA, BRX, EXIT, TRAP, ILLEGAL))
 
 
-def assemble(instructions: dict[int, list[Any]], entry: int, detail: dict[int, str]) -> Program:
+def assemble(instructions: dict[int, list[Any]], entry: int, reasons: dict[int, str]) -> Program:
     """Put the records in order of address and resolve branches."""
     positions: dict[int, int] = {}
     flat: list[Any] = []
@@ -164,6 +164,6 @@ def assemble(instructions: dict[int, list[Any]], entry: int, detail: dict[int, s
     records = np.array(flat, uops.RECORD)
     for index in np.flatnonzero(records["op"] == BRA):
         records["target"][index] = positions[int(records["imm"][index])]
-    program = Program(records, positions, positions[entry], detail=dict(detail))
+    program = Program(records, positions, positions[entry], reasons=dict(reasons))
     verify(program)
     return program

@@ -34,6 +34,6 @@ def launch(job: Launch, core: str = "auto") -> Result:
     built = None if core == "numpy" else c_core()
     result: Result = core_numpy.run(program, job) if built is None else built.run(program, job)
     fault = result.fault
-    if fault is not None and fault.kind == "illegal_instruction" and fault.pc in program.detail:
-        return replace(result, fault=replace(fault, detail=program.detail[fault.pc]))
+    if fault is not None and fault.kind == "illegal_instruction" and fault.pc in program.reasons:
+        return replace(result, fault=replace(fault, detail=program.reasons[fault.pc]))
     return result

@@ -194,7 +194,8 @@ class Program:
     entry: int = 0
     # whether no result can depend on the order of threads: no atomics, barriers, shared memory, votes, shuffles, clocks
     independent: bool = False
-    detail: dict[int, str] = field(default_factory=dict)  # why an instruction is ILLEGAL, by address
+    reasons: dict[int, str] = field(default_factory=dict)  # why an instruction is ILLEGAL, by address
+    detail: dict[str, Any] = field(default_factory=dict)  # what cores keep with a program
 
 
 def record(op: str, **fields: Any) -> Any:

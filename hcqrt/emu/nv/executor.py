@@ -23,6 +23,6 @@ def default_budget(grid: Dim3, block: Dim3) -> int:
 
 def run_kernel(launch: Launch) -> Result:
     """Execute machine code for real. Raises MmuFault when code that is not mapped is fetched."""
-    from hcqrt.emu import engine  # loads NumPy, so only when the first kernel runs
+    from hcqrt.emu.engine import run  # loads NumPy, so only when the first kernel runs
 
-    return engine.launch(launch)
+    return run.launch(launch)

@@ -12,6 +12,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ os.environ.update(DEV="PYTHON", PARALLEL="0", CCACHE="0", DEBUG="0", NOOPT="0")
 import numpy as np
 from tinygrad import Tensor, dtypes
 from tinygrad.codegen import to_program
+from tinygrad.codegen.opt import Opt, OptOps
 from tinygrad.device import Device
 from tinygrad.dtype import DType, _to_np_dtype
 from tinygrad.engine import realize
@@ -30,6 +32,7 @@ from tinygrad.uop.ops import Ops
 CASES: list[dict[str, Any]] = []
 SINKS: dict[bytes, Any] = {}  # program for PYTHON -> the description it was made from
 LABEL = [""]
+OPTS: list[Opt] = []  # the shape of the next kernels for NAK, instead of what tinygrad would choose
 RNG = np.random.default_rng(20)
 NAK = NAKRenderer(Target(device="NV", renderer="NAK", arch="sm_86"))
 
@@ -47,6 +50,8 @@ def name_of(dtype: DType) -> str:
 
 
 def add_case(sink: Any, before: dict[int, bytes], after: dict[int, bytes], vals: tuple[int, ...] = ()) -> None:
+    if OPTS:
+        sink = sink.replace(arg=replace(sink.arg, opts_to_apply=tuple(OPTS)))
     nak = to_program(sink, NAK)
     grid, block = nak.arg.launch_dims({})
     params = {u.arg.slot: name_of(u.dtype) for u in nak.src[0].toposort() if u.op is Ops.PARAM}
@@ -233,6 +238,21 @@ def halves() -> Iterator[tuple[str, Tensor, Any]]:
         yield f"matmul {size} float16", a @ b, np.matmul(*(values.astype(np.float64) for values in pair))
 
 
+def shaped() -> Iterator[tuple[str, list[Opt], Make]]:
+    """Kernels in shapes that bring barriers between warps (large groups) and spills (many accumulators)."""
+    for dtype, size in itertools.product((dtypes.float32, dtypes.float64, dtypes.int32), (64, 256)):
+        x = data(dtype, 6, 512)
+        yield f"grouped sum {size} {name_of(dtype)}", [Opt(OptOps.GROUPTOP, 0, size)], lambda x=x: x.sum(axis=1)
+        yield f"grouped max {size} {name_of(dtype)}", [Opt(OptOps.GROUP, 0, size)], lambda x=x: x.max(axis=1)
+    for dtype, wide in ((dtypes.float32, 16), (dtypes.float64, 16), (dtypes.int32, 16)):
+        a, b = data(dtype, 32, 8), data(dtype, 8, 32)
+        opts = [Opt(OptOps.UPCAST, 0, wide), Opt(OptOps.UPCAST, 1, wide), Opt(OptOps.UNROLL, 0, 4)]
+        yield f"upcast matmul {wide} {name_of(dtype)}", opts, lambda a=a, b=b: a @ b
+    a, b = data(dtypes.float32, 64, 16), data(dtypes.float32, 16, 64)
+    opts = [Opt(OptOps.LOCAL, 0, 8), Opt(OptOps.LOCAL, 1, 8), Opt(OptOps.GROUPTOP, 0, 4)]
+    yield "grouped matmul", opts, lambda: a @ b
+
+
 def movement() -> Iterator[tuple[str, Make]]:
     x = data(dtypes.float32, 10, 12)
     yield "pad", lambda: x.pad(((1, 2), (3, 4))).contiguous()
@@ -254,6 +274,10 @@ def main(path: Path) -> None:
     for label, work in itertools.chain(unary(), binary(), casts(), reductions(), matrices(), movement()):
         LABEL[0] = label
         work().realize()
+    for label, opts, work in shaped():
+        LABEL[0], OPTS[:] = label, opts
+        work().realize()
+        OPTS.clear()
     for label, tensor, expected in halves():
         LABEL[0] = label
         add_half_case(tensor, expected)
