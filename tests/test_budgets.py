@@ -30,7 +30,7 @@ with hcqrt.open_device("NV", EmulatedSystem(nv=["sm_86"])) as dev:
         for _ in range(count):
             prg(buf, vals=(1, 32), global_size=(1, 1, 1), local_size=(32, 1, 1))
         dev.synchronize()
-    launches(5000)
+    launches(10000)  # until every ring has wrapped
     before = resident()
     launches(20000)
     after = resident()

@@ -229,9 +229,9 @@ def verify(program: Program) -> None:
         if op >= len(NAMES):
             raise InvalidProgram(f"record {index}: op {op}")
         label = NAMES[op]
-        for slot in ("guard", "p", "p2", "p3", "pd", "pd2"):
-            if r[slot] >= PREDICATES:
-                raise InvalidProgram(f"record {index} {label}: {slot} {r[slot]}")
+        for column in ("guard", "p", "p2", "p3", "pd", "pd2"):
+            if r[column] >= PREDICATES:
+                raise InvalidProgram(f"record {index} {label}: {column} {r[column]}")
         span = 4  # the widest operand; scratch lies behind the registers, so every number below is safe
         for slot in range(4):
             kind, value = int(r["kind"][slot]), int(r["src"][slot])

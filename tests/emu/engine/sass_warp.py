@@ -233,7 +233,7 @@ def run_code(
         constants={0: (constants.ctypes.data, constants.nbytes)},
         budget=1_000_000,
     )
-    return execute(code, launch, core)
+    return execute(launch, core)
 
 
 def run(warp: Warp, instructions: Sequence[Instruction], results: Sequence[Operand], core: str = CORES[0]) -> Words:
