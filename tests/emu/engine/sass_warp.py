@@ -236,10 +236,20 @@ def run_code(
     return execute(launch, core)
 
 
-def run(warp: Warp, instructions: Sequence[Instruction], results: Sequence[Operand], core: str = CORES[0]) -> Words:
-    """Rows of 32 words, one for each result (predicates: 0 or 1). R20:21 and UR20:21 hold the address of `data`."""
+def run(warp: Warp, instructions: Sequence[Instruction], results: Sequence[Operand]) -> Words:
+    """Rows of 32 words, one for each result (predicates: 0 or 1); every core must leave the same bits.
+
+    R20:21 and UR20:21 hold the address of `warp.data`, which keeps what the instructions stored.
+    """
     code = [*warp.prologue(), *instructions, *epilogue(results)]
-    outputs = np.zeros((len(results), LANES), np.uint32)
-    result = run_code(code, [warp.inputs(), outputs, warp.data], core, bank=warp.bank())
-    assert result.fault is None, result.fault
-    return outputs
+    before, first = warp.data.copy(), np.zeros(0, np.uint32)
+    for core in CORES:
+        outputs, memory = np.zeros((len(results), LANES), np.uint32), before.copy()
+        result = run_code(code, [warp.inputs(), outputs, memory], core, bank=warp.bank())
+        assert result.fault is None, result.fault
+        if core == CORES[0]:
+            first = outputs
+            warp.data[...] = memory
+        assert np.array_equal(outputs, first), core
+        assert np.array_equal(memory, warp.data), core
+    return first

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cores import CORES
 from sass_warp import LOCAL_WINDOW, SHARED_WINDOW, UR, P, R, Warp, ins, run, run_code
 
 from hcqrt.isa.sass import Barrier, Const, Imm, Instruction, Mem, Pred, SpecialReg, Target, UReg
@@ -207,7 +208,8 @@ def test_an_asynchronous_copy_has_arrived_after_its_wait() -> None:
     assert np.array_equal(got, DATA[3:131:4])
 
 
-def test_a_barrier_joins_the_warps_of_a_block() -> None:
+@pytest.mark.parametrize("core", CORES)
+def test_a_barrier_joins_the_warps_of_a_block(core: str) -> None:
     """Each of 128 threads reads what its mirror image wrote before the barrier."""
     code = [
         ins("S2R", 0x919, d=R[0], sr=SpecialReg(0x21)),
@@ -226,7 +228,7 @@ def test_a_barrier_joins_the_warps_of_a_block() -> None:
         ins("EXIT", 0x94D),
     ]
     out = np.zeros((3, 128), np.uint32)
-    result = run_code(code, [out], block=(128, 1, 1), grid=(3, 1, 1))
+    result = run_code(code, [out], core, block=(128, 1, 1), grid=(3, 1, 1))
     assert result.fault is None
     assert result.instructions == len(code) * 3 * 128
     assert np.array_equal(out, np.arange(3)[:, None] * 1000 + np.arange(127, -1, -1))
