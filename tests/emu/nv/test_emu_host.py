@@ -177,7 +177,7 @@ def test_only_membars_of_mem_op_are_for_users(bench: Bench) -> None:
     for words, text in (
         ((0, 0, 1, 9 << 27), "operation 0x9 is privileged"),
         ((0, 0, 0, 0x10 << 27), "operation 0x10 is privileged"),
-        ((0, 0, 2, 5 << 27), "MEM_OP_C = 0x2"),
+        ((0, 0, 2, 5 << 27), "MEM_OP_C .0x30. = 0x00000002"),
     ):
         with pytest.raises(EmulatorRefusal, match=text):
             bench.submit(bench.channel(), 0x2004000A, *words)
