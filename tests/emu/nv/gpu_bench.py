@@ -82,8 +82,13 @@ class Bench:
         self.memory.close()
 
     def channel(
-        self, engine_type: int = GR0, *, group: Group | None = None, entries: int = 16, classes: tuple[int, ...] = (COMPUTE, COPY)
-    ) -> Channel:  # fmt: skip
+        self,
+        engine_type: int = GR0,
+        *,
+        group: Group | None = None,
+        entries: int = 16,
+        classes: tuple[int, ...] = (COMPUTE, COPY),
+    ) -> Channel:
         number = self.channels
         self.channels += 1
         group = group or Group(engine_type, self.space, scheduled=True)

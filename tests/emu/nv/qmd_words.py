@@ -1,4 +1,4 @@
-"""Launch descriptors V03_00 built by hand: bit positions from the header table, not from the project's generated one."""
+"""Launch descriptors V03_00 built by hand: positions from the facts, not from the project's generated table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from gpu_bench import CODE_VA
 
 BITS = {
     "minor": (579, 576), "major": (583, 580), "width": (415, 384), "height": (431, 416), "depth": (463, 448),
-    "block_x": (607, 592), "block_y": (623, 608), "block_z": (639, 624), "registers": (656, 648), "barriers": (767, 763),
+    "block_x": (607, 592), "block_y": (623, 608), "block_z": (639, 624), "registers": (656, 648),
+    "barriers": (767, 763),
     "sass": (1663, 1656), "program_lo": (1567, 1536), "program_hi": (1584, 1568), "shared": (561, 544),
     "config_min": (567, 562), "config_max": (574, 569), "config_target": (662, 657), "local_low": (759, 736),
     "local_high": (1623, 1600), "dependent": (511, 480), "dependent_enable": (512, 512), "dependent_action": (515, 513),
@@ -46,9 +47,9 @@ def qmd(
     shared: int = 0,
     config: tuple[int, int, int] = (0x5, 0x5, 0x1A),  # 16, 16, 100 KiB
     program: int = CODE_VA,
-    constants: Mapping[int, tuple[int, int]] = {},  # noqa: B006 - never changed
+    constants: Mapping[int, tuple[int, int]] = {},
     invalidate_banks: tuple[int, ...] = (),
-    releases: Mapping[int, Mapping[str, int]] = {},  # noqa: B006
+    releases: Mapping[int, Mapping[str, int]] = {},
     dependent: tuple[int, int] | None = None,
     raw: tuple[tuple[int, int, int], ...] = (),
     **fields: int,
@@ -56,9 +57,9 @@ def qmd(
     """The 256 bytes; `raw` sets (msb, lsb, value) after everything else."""
     values = {
         "major": 3, "width": grid[0], "height": grid[1], "depth": grid[2], "block_x": block[0], "block_y": block[1],
-        "block_z": block[2], "registers": registers, "shared": shared, "config_min": config[0], "config_target": config[1],
-        "config_max": config[2], "program_lo": program & 0xFFFFFFFF, "program_hi": program >> 32, "membar": 1,
-        "call_limit": 1, **fields,
+        "block_z": block[2], "registers": registers, "shared": shared, "config_min": config[0],
+        "config_target": config[1], "config_max": config[2], "program_lo": program & 0xFFFFFFFF,
+        "program_hi": program >> 32, "membar": 1, "call_limit": 1, **fields,
     }  # fmt: skip
     if dependent is not None:
         values |= {"dependent": dependent[0] >> 8, "dependent_enable": 1, "dependent_action": dependent[1]}

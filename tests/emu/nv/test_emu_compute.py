@@ -28,8 +28,8 @@ from hcqrt.emu.refusal import EmulatorRefusal
 
 SEM = DATA_VA
 LAUNCH3 = [0x200120AD, QMD_VA >> 8, 0x200120B0, 3]
-# 48 warps x 2 SMs x 32 lanes x 0x500 bytes (0x490 rounded up per warp), then per TPC to 0x8000
-LOCAL_PER_TPC = 0x378000
+# 0x490 bytes x 32 lanes = 0x9200 per warp, x 48 warps x 2 SMs = 0x36c000, rounded up to 0x8000
+LOCAL_PER_TPC = 0x370000
 
 
 def put_qmd(bench: Bench, va: int = QMD_VA, **fields: Any) -> None:
@@ -396,7 +396,7 @@ def test_every_kind_of_engine_fault_has_a_number() -> None:
 
 
 def test_a_fetch_from_unmapped_memory_faults_as_a_read(bench: Bench) -> None:
-    bench.on_launch = lambda launch: launch.fetch(UNMAPPED_VA, 16) and Result(0) or Result(0)
+    bench.on_launch = lambda launch: Result(len(launch.fetch(UNMAPPED_VA, 16)))
     channel = bench.channel()
     put_qmd(bench)
     bench.submit(channel, *SETUP, *LAUNCH3)

@@ -54,16 +54,14 @@ def test_acquires_compare_as_their_operation_says(
     bench: Bench, execute: int, payload: int, no: tuple[int, ...], yes: tuple[int, ...]
 ) -> None:
     channel = bench.channel()
-    step = 0
-    for good in yes:
+    for step, good in enumerate(yes):
         bench.space.write_u64(SEM, no[0])
         bench.submit(channel, *semaphore(SEM, payload, execute), *semaphore(DONE, step + 1, RELEASE32))
         for bad in no:
             bench.space.write_u64(SEM, bad)
             assert not bench.gpu.run() and bench.u32(DONE) == step
         bench.space.write_u64(SEM, good)
-        step += 1
-        assert bench.gpu.run() and bench.u32(DONE) == step
+        assert bench.gpu.run() and bench.u32(DONE) == step + 1
 
 
 @pytest.mark.parametrize(
