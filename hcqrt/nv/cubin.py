@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 
 from hcqrt.bits import align_up
 from hcqrt.core.program import Param
@@ -18,7 +19,8 @@ ABI_OLD, ABI_NEW = (0x33, 7), (0x41, 8)  # EI_OSABI, EI_ABIVERSION: CUDA up to 1
 STO_CUDA_ENTRY = 0x10
 SHF_MERCURY = 0x1000_0000  # side data of sm_100 and later: not for loading
 BANK_ALIGN, BANK_BYTES_MAX = 256, 1 << 16
-IMAGE_BYTES_MAX = 1 << 30
+IMAGE_BYTES_MAX = 256 << 20  # .nv.global counts: a damaged size must not take the host's memory
+BARRIERS_MAX, SHARED_BYTES_MAX, STACK_BYTES_MAX = 16, 1 << 20, 1 << 19
 EF_ACCELERATORS_OLD, EF_ACCELERATORS_NEW = 0x800, 0x8  # sm_NNa. LLVM ELF.h: EF_CUDA_ACCELERATORS
 DRIVER_STACK = 0x240  # what the vendor's driver keeps at the top of the local window (nv-engine facts 6)
 STACK_UNKNOWN = 1024  # recursion: MIN_STACK_SIZE is 0 though a callee has a frame; CUDA's default limit
@@ -46,18 +48,34 @@ class CubinReader:
         self.places: dict[int, int] = {}  # section index -> offset in the image
         self.functions: dict[int, dict[int, int]] = defaultdict(dict)  # symbol index -> attribute -> value
         self.info: dict[int, Section] = {}  # text section index -> its .nv.info.K
+        self.shared: dict[int, Section] = {}  # text section index -> its .nv.shared.K
+        self.banks: dict[int | None, dict[int, Section]] = defaultdict(dict)  # text section, None: all -> by number
         for section in elf.sections:
+            number = bank_number(section.name)
             if section.name == ".nv.info":
                 self._module_info(section)
             elif section.name.startswith(".nv.info."):
                 self.info[section.info & 0xFF_FFFF] = section
+            elif section.name.startswith(".nv.shared."):
+                self.shared[section.info] = section
+            elif number and section.size and self._is_data(section):
+                own = section.name.count(".") > 2  # .nv.constant2.K, but .nv.constant3
+                self.banks[section.info if own else None][number] = section
+        self.frames: dict[int, list[tuple[int, int]]] = defaultdict(list)  # text section -> (symbol, frame bytes)
+        for index, values in self.functions.items():
+            symbol = elf.symbol(index, ".nv.info")
+            self.frames[symbol.section].append((index, values.get(attr.FRAME_SIZE, 0)))
 
     def image(self) -> Image:
         data = self._layout()
         relocations, missing = link_values(self.elf, self.places)
-        kernels = {}
+        kernels: dict[str, Kernel] = {}
+        owners: dict[int, str] = {}
         for symbol in self.elf.symbols:
             if symbol.kind == STT_FUNC and symbol.other == STO_CUDA_ENTRY and symbol.section != SHN_UNDEF:
+                other = owners.setdefault(symbol.section, symbol.name)
+                if other != symbol.name or symbol.name in kernels:
+                    raise BinaryError(f"damaged file: kernels {other} and {symbol.name} share a section or a name")
                 kernels[symbol.name] = self._kernel(symbol, missing)
         if not kernels:
             raise BinaryError("the cubin has no kernel: nothing in it is marked __global__")
@@ -65,7 +83,7 @@ class CubinReader:
         return Image(self.sm, self.exact, bytes(data), kernels, tuple(relocations))
 
     @staticmethod
-    def _refuse_unclaimed(kernels: dict[str, Kernel], missing: dict[int, set[str]]) -> None:
+    def _refuse_unclaimed(kernels: Mapping[str, Kernel], missing: Mapping[int, set[str]]) -> None:
         """An external that only data refers to and that no kernel claims may be anybody's: refuse the whole file."""
         named = {name for kernel in kernels.values() for name in kernel.unresolved}
         rest = {name for names in missing.values() for name in names} - named
@@ -119,11 +137,14 @@ class CubinReader:
             raise BinaryError(f"damaged file: kernel {symbol.name} starts at {symbol.value:#x} of {text.size:#x}")
         facts = KernelFacts(self, symbol, text)
         unresolved = sorted({*facts.externs, *missing.get(text.index, ())})
+        barriers = facts.barriers if self.new_abi else text.flags >> 20 & 0x7F
+        if barriers > BARRIERS_MAX:
+            raise BinaryError(f"kernel {symbol.name} uses {barriers} barriers, there are {BARRIERS_MAX}")
         return Kernel(
             name=symbol.name,
             entry=self.places[text.index] + symbol.value,
             registers=self._registers(symbol, text),
-            barriers=facts.barriers if self.new_abi else text.flags >> 20 & 0x7F,
+            barriers=barriers,
             shared_static=self._shared(text),
             local_low=0,
             local_high=self._stack(symbol, text),
@@ -146,46 +167,38 @@ class CubinReader:
         return registers
 
     def _shared(self, text: Section) -> int:
-        for section in self.elf.sections:
-            if section.name.startswith(".nv.shared.") and section.info == text.index:
-                if section.size > 1 << 20:
-                    raise BinaryError(
-                        f"section {section.name} of {section.size} bytes: no chip has as much shared memory"
-                    )
-                return max(section.size - SHARED_RESERVE_SM90, 0) if self.sm >= 90 else section.size
-        return 0
+        section = self.shared.get(text.index)
+        if section is None:
+            return 0
+        if section.size > SHARED_BYTES_MAX:
+            raise BinaryError(f"section {section.name} of {section.size} bytes: no chip has as much shared memory")
+        return max(section.size - SHARED_RESERVE_SM90, 0) if self.sm >= 90 else section.size
 
     def _stack(self, symbol: Symbol, text: Section) -> int:
         """Scratch of a thread at the top of the local window: stack, and what the vendor's driver keeps there."""
         own = self.functions[symbol.index]
         least = own.get(attr.MIN_STACK_SIZE, 0)
         stack = max(least, own.get(attr.FRAME_SIZE, 0))
-        callees = [s.index for s in self.elf.symbols if s.section == text.index and s.index != symbol.index]
-        if any(self.functions[i].get(attr.FRAME_SIZE, 0) > least for i in callees if i in self.functions):
+        if any(frame > least for index, frame in self.frames[text.index] if index != symbol.index):
             stack = max(stack, STACK_UNKNOWN)
-        if stack > 1 << 19:
+        if stack > STACK_BYTES_MAX:
             raise BinaryError(f"kernel {symbol.name} wants {stack} bytes of stack per thread, at most 512 KiB exist")
         return align_up(stack + DRIVER_STACK, 16) if stack else 0
 
     def _banks(self, text: Section) -> dict[int, tuple[int, int]]:
         """Constant banks of a kernel: its own sections, and those of the module."""
-        banks: dict[int, tuple[int, int]] = {}
-        for section in self.elf.sections:
-            number = bank_number(section.name)
-            own = section.info == text.index or not re.search(r"\d\.", section.name)
-            if not number or section.index not in self.places or not own or not section.size:
-                continue
+        sections = {**self.banks.get(None, {}), **self.banks.get(text.index, {})}
+        for number, section in sections.items():
             if number > 7 or section.size > BANK_BYTES_MAX:
                 raise BinaryError(
                     f"section {section.name} of {section.size} bytes: banks are 1 to 7, of 64 KiB at most"
                 )
-            banks[number] = (self.places[section.index], section.size)
-        return banks
+        return {number: (self.places[section.index], section.size) for number, section in sections.items()}
 
 
 def bank_number(name: str) -> int | None:
-    found = re.match(r"\.nv\.constant(\d+)(\.|$)", name)
-    return int(found[1]) if found else None
+    found = re.match(r"\.nv\.constant([0-9]+)(\.|$)", name)
+    return int(found[1][:9]) if found else None  # as many digits as Python reads; refused where it is too large
 
 
 class KernelFacts:
@@ -204,6 +217,8 @@ class KernelFacts:
         self.section = section.name
         for attribute, value, payload in attr.records(section.data, section.name):
             self._take(reader.elf, attribute, value, payload)
+        if self.param_base + self.param_bytes > BANK_BYTES_MAX:
+            raise BinaryError(f"kernel {self.name}: parameters end beyond the {BANK_BYTES_MAX} bytes of a bank")
         if self.param_base < 0:
             raise BinaryError(f"kernel {self.name}: {section.name} has no PARAM_CBANK, so parameters have no place")
 
@@ -216,6 +231,7 @@ class KernelFacts:
         elif attribute == attr.REQNTID:
             x, y, z = attr.words(payload, 3, attribute, self.section)
             self.required_block = (x, y, z)
+            self.max_threads = max(1, min(self.max_threads, x * y * z))
         elif attribute == attr.PARAM_CBANK:
             _, place = attr.words(payload, 2, attribute, self.section)
             self.param_base, self.param_bytes = place & 0xFFFF, place >> 16
@@ -225,7 +241,11 @@ class KernelFacts:
         elif attribute == attr.EXTERNS:
             for index in attr.words(payload, None, attribute, self.section):
                 self.externs.append(elf.symbol(index, self.section).name)
-        elif attribute == attr.CTA_PER_CLUSTER and any(n > 1 for n in attr.words(payload, 3, attribute, self.section)):
+        elif attribute == attr.SYSCALL_OFFSETS:
+            self.refusal = self.refusal or "it calls the vendor's driver: printf, assert, malloc or a launch"
+        elif attribute in (attr.EXPLICIT_CLUSTER, attr.BLOCKS_ARE_CLUSTERS) or (
+            attribute == attr.CTA_PER_CLUSTER and any(n > 1 for n in attr.words(payload, 3, attribute, self.section))
+        ):
             self.refusal = "it launches in clusters of blocks, which hcqrt does not do"
 
     def params(self) -> tuple[Param, ...] | None:
@@ -235,9 +255,12 @@ class KernelFacts:
         if sorted(self._params) != list(range(len(self._params))):
             raise BinaryError(f"kernel {self.name}: parameters {sorted(self._params)} have gaps")
         params = tuple(self._params[i] for i in range(len(self._params)))
+        end = 0
         for index, param in enumerate(params):
-            if param.offset + param.size > self.param_bytes:
+            if not param.size or param.offset < end or param.offset + param.size > self.param_bytes:
                 raise BinaryError(
-                    f"kernel {self.name}: parameter {index} leaves the {self.param_bytes} parameter bytes"
+                    f"kernel {self.name}: parameter {index}, {param.size} bytes at {param.offset}, is empty, overlaps "
+                    f"the one before or leaves the {self.param_bytes} parameter bytes"
                 )
+            end = param.offset + param.size
         return params

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcqrt.errors import BinaryError
-from hcqrt.nv.elf import SHN_ABS, SHN_LORESERVE, SHN_UNDEF, SHT_REL, SHT_RELA, STB_WEAK, Elf, ElfRelocation
+from hcqrt.nv.elf import SHN_ABS, SHN_LORESERVE, SHN_UNDEF, SHT_REL, SHT_RELA, STB_WEAK, Elf, ElfRelocation, Section
 from hcqrt.nv.image import Relocation
 
 # number -> (name, kind of patch)
@@ -14,7 +14,7 @@ KINDS = {
     4: ("R_CUDA_G64", "data64"),
     34: ("R_CUDA_FUNC_DESC_32", "data32"),
     35: ("R_CUDA_FUNC_DESC_64", "data64"),
-    55: ("R_CUDA_ABS32_32", "lo32"),
+    55: ("R_CUDA_ABS32_32", "abs32"),
     56: ("R_CUDA_ABS32_LO_32", "lo32"),
     57: ("R_CUDA_ABS32_HI_32", "hi32"),
     58: ("R_CUDA_ABS47_34", "field47"),
@@ -27,8 +27,10 @@ KINDS = {
     75: ("R_CUDA_ABS55_16_34", "field55"),
     **{76 + k: (f"R_CUDA_8_{8 * k}", f"byte{k}") for k in range(8)},
 }
-WIDTHS = {"data64": 8, "clear64": 8, "field47": 16, "field55": 16, "lo32": 8, "hi32": 8}  # others patch 4 bytes or 1
+# bytes that a patch needs; others need 4, or 1
+WIDTHS = {"data64": 8, "clear64": 8, "field47": 16, "field55": 16, "abs32": 8, "lo32": 8, "hi32": 8}
 TEXTURES = {*range(6, 10), *range(19, 24), 29, 30, 51, 52, 65}
+SHARED, BANK0 = ".nv.shared.", ".nv.constant0"
 RESERVED_SHARED = ".nv.reservedSmem.offset0"  # weak, resolves to 0
 
 
@@ -45,7 +47,7 @@ def link_values(elf: Elf, places: dict[int, int]) -> tuple[list[Relocation], dic
     found: list[Relocation] = []
     missing: dict[int, set[str]] = {}
     for section in elf.sections:
-        if section.kind not in (SHT_REL, SHT_RELA) or section.info not in places:
+        if section.kind not in (SHT_REL, SHT_RELA) or not is_loaded(elf, places, section):
             continue
         for entry in elf.relocations(section):
             if entry.symbol.section == SHN_UNDEF and entry.symbol.index and not is_harmless(entry):
@@ -53,6 +55,14 @@ def link_values(elf: Elf, places: dict[int, int]) -> tuple[list[Relocation], dic
                 continue
             found.append(one(elf, places, entry))
     return found, missing
+
+
+def is_loaded(elf: Elf, places: dict[int, int], section: Section) -> bool:
+    """Whether these relocations count: those of debug and side sections do not."""
+    target = elf.section(section.info, section.name)
+    if target.name.startswith(BANK0):
+        raise BinaryError(f"{section.name} changes constant bank 0, which hcqrt fills itself")
+    return target.index in places
 
 
 def is_harmless(entry: ElfRelocation) -> bool:
@@ -74,7 +84,12 @@ def one(elf: Elf, places: dict[int, int], entry: ElfRelocation) -> Relocation:
         raise BinaryError(f"symbol {symbol.name} lies in reserved section {symbol.section:#x}")
     value = symbol.value + entry.addend
     if not absolute and symbol.section in places:
+        if symbol.value > elf.sections[symbol.section].size:
+            raise BinaryError(f"damaged file: symbol {symbol.name} lies behind its section")
         value += places[symbol.section]
     elif not absolute:  # shared memory and bank 0 are not loaded: their symbols are offsets, not addresses
+        home = elf.section(symbol.section, f"symbol {symbol.name}").name
+        if not home.startswith((SHARED, BANK0)):
+            raise BinaryError(f"damaged file: {target.name} refers to {symbol.name} in {home}, which is not loaded")
         absolute = True
     return Relocation(places[entry.target] + entry.offset, kind, value, absolute)

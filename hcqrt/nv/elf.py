@@ -16,6 +16,8 @@ ELFCLASS64, ELFDATA2LSB = 2, 1
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 2, 3, 4, 8, 9
 SHN_UNDEF, SHN_LORESERVE, SHN_ABS = 0, 0xFF00, 0xFFF1
 STT_FUNC, STB_LOCAL, STB_WEAK = 2, 0, 2
+# Contents and names may share bytes of the file, but not so that a small file takes gigabytes to read
+CONTENT_SHARE, NAME_SHARE = 2, 16
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ def take(data: bytes, offset: int, size: int, what: str) -> bytes:
     return data[offset : offset + size]
 
 
-def text_at(table: bytes, offset: int, what: str) -> str:
-    end = table.find(b"\0", offset) if offset < len(table) else -1
+def text_at(table: bytes, offset: int, what: str, longest: int) -> str:
+    end = table.find(b"\0", offset, offset + longest + 1) if offset < len(table) else -1
     if end < 0:
         raise BinaryError(f"damaged file: the name of {what} at {offset:#x} leaves its string table")
     return table[offset:end].decode("utf-8", errors="replace")
@@ -71,6 +73,7 @@ class Elf:
     """A parsed file: `sections`, `symbols`, and `relocations()`."""
 
     def __init__(self, data: bytes) -> None:
+        self._content_left, self._names_left = CONTENT_SHARE * len(data), NAME_SHARE * len(data)
         fields = HEADER.unpack(take(data, 0, HEADER.size, "the ELF header"))
         _, elf_class, encoding, _, self.osabi, self.abi_version, self.type, self.machine, *rest = fields
         if (elf_class, encoding) != (ELFCLASS64, ELFDATA2LSB):
@@ -92,11 +95,20 @@ class Elf:
             raise BinaryError(f"damaged file: {what} are in section {index}, there are {len(heads)}")
         return take(data, heads[index][4], heads[index][5], what)
 
-    @staticmethod
-    def _section(data: bytes, index: int, head: tuple[int, ...], strings: bytes) -> Section:
+    def _name(self, table: bytes, offset: int, what: str) -> str:
+        name = text_at(table, offset, what, self._names_left)
+        self._names_left -= len(name)
+        return name
+
+    def _section(self, data: bytes, index: int, head: tuple[int, ...], strings: bytes) -> Section:
         name_at, kind, flags, _, offset, size, link, info, align, _ = head
-        name = text_at(strings, name_at, f"section {index}")
-        content = b"" if kind in (0, SHT_NOBITS) else take(data, offset, size, f"section {name}")
+        name = self._name(strings, name_at, f"section {index}")
+        content = b""
+        if kind not in (0, SHT_NOBITS):
+            self._content_left -= size
+            if self._content_left < 0:
+                raise BinaryError(f"damaged file: its sections overlap, {name} for one")
+            content = take(data, offset, size, f"section {name}")
         return Section(index, name, kind, flags, offset, size, link, info, align, content)
 
     def section(self, index: int, what: str) -> Section:
@@ -112,7 +124,7 @@ class Elf:
         found = []
         for index in range(len(table.data) // SYMBOL.size):
             name_at, info, other, section, value, size = SYMBOL.unpack_from(table.data, index * SYMBOL.size)
-            name = text_at(strings, name_at, f"symbol {index}")
+            name = self._name(strings, name_at, f"symbol {index}")
             found.append(Symbol(index, name, info & 15, info >> 4, other, section, value, size))
         return found
 

@@ -93,11 +93,12 @@ class Image:
 
 # kind -> (struct format, byte offset, value of the stored field). Source: nv-engine facts 8.5, nvlink's tables.
 PATCHES: dict[str, tuple[str, int, Callable[[int], int]]] = {
-    "data32": ("<I", 0, lambda value: value & 0xFFFF_FFFF),
+    "data32": ("<I", 0, lambda value: value),
     "data64": ("<Q", 0, lambda value: value),
     "data32_lo": ("<I", 0, lambda value: value & 0xFFFF_FFFF),
     "data32_hi": ("<I", 0, lambda value: value >> 32),
-    "lo32": ("<I", 4, lambda value: value & 0xFFFF_FFFF),  # instruction bits 63:32
+    "abs32": ("<I", 4, lambda value: value),  # instruction bits 63:32, the whole address
+    "lo32": ("<I", 4, lambda value: value & 0xFFFF_FFFF),  # the same bits, one half of it
     "hi32": ("<I", 4, lambda value: value >> 32),
     "clear32": ("<I", 0, lambda value: 0),
     "clear64": ("<Q", 0, lambda value: 0),
@@ -127,7 +128,7 @@ def patch(data: bytearray, relocation: Relocation, value: int) -> None:
         data[offset : offset + 16] = word.to_bytes(16, "little")
         return
     form, shift, take = PATCHES[kind]
-    if kind == "data32" and value >> 32:
+    if kind in ("data32", "abs32") and value >> 32:
         raise BinaryError(f"relocation at {offset:#x}: {value:#x} does not fit 32 bits")
     try:
         struct.pack_into(form, data, offset + shift, take(value))

@@ -61,7 +61,10 @@ class PackedLaunch:
     def __call__(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> None:
         dev = self._dev
         with dev.lock:
-            addresses = [buf.va_addr for buf in bufs if buf.dev is dev]
+            try:
+                addresses = [buf.va_addr for buf in bufs if buf.dev is dev]
+            except AttributeError:  # something that is no buffer
+                addresses = self._reshape(bufs, vals)
             if len(addresses) != self._buf_count or len(vals) != self._val_count or len(bufs) != self._buf_count:
                 addresses = self._reshape(bufs, vals)
             ring = dev.kernargs
@@ -93,8 +96,6 @@ class PackedLaunch:
         params = prg.params_for(len(bufs), len(vals))
         end = max((param.offset + param.size for param in params), default=0)
         _, qmd_a, qmd_b, qmd_c = self._parts
-        if prg.param_base + end > prg.qmd_offset:
-            raise LaunchError(f"{prg.name}: {end} bytes of arguments, at most {prg.qmd_offset - prg.param_base} fit")
         tail = f"{prg.qmd_offset - prg.param_base - end}x{len(qmd_a)}sQ{len(qmd_b)}s2I{len(qmd_c)}s"
         self._pack_into = struct.Struct(f"<{prg.param_base}s{gapped_format(params)}{tail}").pack_into
         self._buf_count, self._val_count = len(bufs), len(vals)

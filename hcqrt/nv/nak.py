@@ -11,6 +11,7 @@ from hcqrt.nv.image import PREFETCH_PAD, Image, Kernel
 INFO_BYTES = 728  # sizeof(nak_shader_info) of that build; the layout is private to it
 STAGE_COMPUTE = 5  # MESA_SHADER_COMPUTE
 INSTRUCTION_BYTES = 16
+BARRIERS_MAX, SCRATCH_BYTES_MAX = 16, 1 << 19  # of a block, of a thread
 SM_TARGETS = range(70, 130)
 PARAM_BYTES_MAX = 0x400  # arguments lie in bank 0 from offset 0: 128 pointers; the file does not say how many it takes
 # u32 stage, u8 sm, gprs, barriers; u32 instructions at 12, scratch at 36, crs at 40; u16 x 3 block at 44, u16 shared
@@ -37,6 +38,8 @@ def load_nak(binary: bytes, name: str | None) -> Image:
     threads = x * y * z
     if not 1 <= threads <= 1024 or not registers:
         raise BinaryError(f"NAK shader with block size ({x}, {y}, {z}) and {registers} registers: damaged metadata")
+    if barriers > BARRIERS_MAX or scratch > SCRATCH_BYTES_MAX:
+        raise BinaryError(f"NAK shader with {barriers} barriers and {scratch} bytes of scratch: damaged metadata")
     code = binary[INFO_BYTES:]
     kernel = Kernel(
         name=name or "main",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.bits import align_up
-from hcqrt.core.program import CLikeArgsState, HCQArgsState, HCQProgram, Launch, Resources, Size
+from hcqrt.core.program import CLikeArgsState, HCQArgsState, HCQProgram, Launch, Param, Resources, Size
 from hcqrt.core.sints import Sint, is_symbolic
 from hcqrt.errors import BinaryError, LaunchError
 from hcqrt.nv.image import Image
@@ -38,6 +38,10 @@ class NVProgram(HCQProgram):
         check_arch(image, dev)
         kernel = image.pick(name)
         chip = dev.chip
+        if kernel.driver_area and kernel.param_base < chip.driver_area_bytes:
+            raise BinaryError(
+                f"kernel {kernel.name}: parameters at {kernel.param_base:#x}, where {dev.arch} keeps launch dimensions"
+            )
         reserve = chip.shared_reserve if kernel.shared_in_abi else 0
         self.dev, self.kernel, self.name, self.arch = dev, kernel, kernel.name, f"sm_{image.sm}"
         self.params, self.param_base = kernel.params, kernel.param_base
@@ -96,12 +100,25 @@ class NVProgram(HCQProgram):
             raise LaunchError(f"{self.name}: {dynamic_shared} bytes of dynamic shared memory")
         if dynamic_shared and not self.kernel.shared_in_abi:
             raise LaunchError(f"{self.name}: a NAK shader's shared memory is fixed, dynamic_shared must be 0")
-        needed, limit = self.kernel.shared_static + dynamic_shared, self.dev.chip.shared_max
+        needed, limit = self._shared_bytes(dynamic_shared), self.dev.chip.shared_max
         if needed > limit:
             raise LaunchError(
                 f"{self.name}: needs {needed} bytes of shared memory per block "
                 f"({self.kernel.shared_static} static + {dynamic_shared} dynamic), {self.dev.arch} has {limit}"
             )
+
+    def _shared_bytes(self, dynamic_shared: int) -> int:
+        """Static and dynamic part; the dynamic one starts at a multiple of 16 (nv-engine facts 8.3)."""
+        static = self.kernel.shared_static
+        return (align_up(static, 16) if dynamic_shared else static) + dynamic_shared
+
+    def params_for(self, buf_count: int, val_count: int) -> Sequence[Param]:
+        """As the base class, and within the parameter bytes that the file names."""
+        params = super().params_for(buf_count, val_count)
+        end = max((param.offset + param.size for param in params), default=0)
+        if end > self.kernel.param_bytes:
+            raise LaunchError(f"{self.name}: {end} bytes of arguments, it takes at most {self.kernel.param_bytes}")
+        return params
 
     # launching
 
@@ -114,7 +131,7 @@ class NVProgram(HCQProgram):
         self._live()
         self.check_shape(grid, block, dynamic_shared)
         kernel, chip = self.kernel, self.dev.chip
-        shared = align_up(kernel.shared_static + dynamic_shared + self._reserve, chip.shared_unit)
+        shared = align_up(self._shared_bytes(dynamic_shared) + self._reserve, chip.shared_unit)
         threads = 1 if any(map(is_symbolic, block)) else product(block)
         base = self._memory.va
         spec = QmdSpec(

@@ -54,6 +54,11 @@ class Chip:
         return self.arch.bank0
 
     @property
+    def driver_area_bytes(self) -> int:
+        """Where what the toolkit's code expects in bank 0 ends, at the latest: parameters start behind it."""
+        return max(place or 0 for place in self.arch.bank0.values()) + 12  # three launch dimensions, or less
+
+    @property
     def stack_top(self) -> int:
         return self.arch.stack_top
 
