@@ -19,7 +19,7 @@ class GpuAddressSpace:
         self.version = 0
         self._map: IntervalMap[Mapping] = IntervalMap()
         self._ranges: list[tuple[int, int, int, bool, bool]] | None = None
-        self._last: Interval[Mapping] | None = None
+        self._last: Interval | None = None
 
     def map(self, mapping: Mapping) -> None:
         """Make `mapping` visible, replacing what it covers; takes a hold on its block."""
@@ -36,7 +36,7 @@ class GpuAddressSpace:
         """Remove whatever is mapped in [va, va + nbytes)."""
         self._changed(self._map.cut(va, va + nbytes))
 
-    def _changed(self, removed: list[Interval[Mapping]]) -> None:
+    def _changed(self, removed: list[Interval]) -> None:
         self.version += 1
         self._ranges = self._last = None
         for mapping in {item.value for item in removed}:
@@ -44,7 +44,7 @@ class GpuAddressSpace:
             if not left:
                 mapping.block.drop()
 
-    def mappings(self) -> list[Interval[Mapping]]:
+    def mappings(self) -> list[Interval]:
         """What is mapped now, in address order; ranges may be parts of their mapping."""
         return list(self._map)
 
@@ -65,7 +65,7 @@ class GpuAddressSpace:
         used = self._map.overlapping(table, table + PAGE_TABLE_SPAN)
         return MmuFault(va, access, "PTE" if used else "PDE", nbytes)
 
-    def _at(self, va: int, access: str, nbytes: int) -> Interval[Mapping]:
+    def _at(self, va: int, access: str, nbytes: int) -> Interval:
         item = self._last
         if item is None or not item.start <= va < item.end:
             item = self._map.find(va)
@@ -95,7 +95,8 @@ class GpuAddressSpace:
         item = self._at(va, access, nbytes)
         if va + nbytes > item.end:
             raise self.fault(item.end, access, nbytes)
-        return item.value.host_ptr(va)
+        mapping: Mapping = item.value
+        return mapping.host_ptr(va)
 
     def read(self, va: int, nbytes: int, access: str = READ) -> bytes:
         return b"".join(

@@ -69,7 +69,7 @@ class HostMap:
         """The caller unmapped this range."""
         self._dropped(self.map.cut(address, address + nbytes))
 
-    def _dropped(self, removed: list[Interval[HostMapping]]) -> None:
+    def _dropped(self, removed: list[Interval]) -> None:
         for mapping in {item.value for item in removed}:
             pieces = self.map.overlapping(mapping.address, mapping.address + mapping.nbytes)
             if mapping.block is not None and not any(piece.value is mapping for piece in pieces):
@@ -81,7 +81,8 @@ class HostMap:
         if item is not None and item.value.block is not None:
             if address + nbytes > item.end or item.value.kind != "memory":
                 raise Unpinnable(f"[{address:#x}, +{nbytes:#x}) is not one piece of anonymous memory")
-            return item.value.block.part(item.value.block_offset + address - item.value.address, nbytes)
+            block: Block = item.value.block
+            return block.part(item.value.block_offset + address - item.value.address, nbytes)
         shared = check_pinnable(address, nbytes)
         if not shared:  # private pages stay reachable only where they are
             return Block(address, nbytes)

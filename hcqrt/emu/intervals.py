@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-class Interval(NamedTuple, Generic[T]):
+class Interval(NamedTuple):
     """`value` covers [start, end). A range that was cut keeps its value, so values hold their own origin."""
 
     start: int
     end: int
-    value: T
+    value: Any  # of the map's own type; Python 3.10 has no generic named tuples
 
 
 class IntervalMap(Generic[T]):
@@ -22,27 +22,27 @@ class IntervalMap(Generic[T]):
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._items: list[Interval[T]] = []
+        self._items: list[Interval] = []
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def __iter__(self) -> Iterator[Interval[T]]:
+    def __iter__(self) -> Iterator[Interval]:
         return iter(self._items)
 
-    def find(self, address: int) -> Interval[T] | None:
+    def find(self, address: int) -> Interval | None:
         """The range that holds `address`."""
         index = bisect_right(self._starts, address) - 1
         if index >= 0 and address < self._items[index].end:
             return self._items[index]
         return None
 
-    def overlapping(self, start: int, end: int) -> list[Interval[T]]:
+    def overlapping(self, start: int, end: int) -> list[Interval]:
         """Whole ranges that share at least one address with [start, end)."""
         first, last = self._span(start, end)
         return self._items[first:last]
 
-    def put(self, start: int, end: int, value: T) -> list[Interval[T]]:
+    def put(self, start: int, end: int, value: T) -> list[Interval]:
         """Cover [start, end) with `value`; returns the pieces that it replaced."""
         if end <= start:
             raise ValueError(f"range [{start:#x}, {end:#x}) is empty")
@@ -52,11 +52,11 @@ class IntervalMap(Generic[T]):
         self._items.insert(index, Interval(start, end, value))
         return replaced
 
-    def cut(self, start: int, end: int) -> list[Interval[T]]:
+    def cut(self, start: int, end: int) -> list[Interval]:
         """Clear [start, end); returns the pieces that were there, clipped to it."""
         first, last = self._span(start, end)
-        kept: list[Interval[T]] = []
-        removed: list[Interval[T]] = []
+        kept: list[Interval] = []
+        removed: list[Interval] = []
         for item in self._items[first:last]:
             if item.start < start:
                 kept.append(Interval(item.start, start, item.value))

@@ -127,7 +127,8 @@ class UvmSpace:
         item = self.ranges.find(base)
         if item is None or item.value.kind != "external" or base + nbytes > item.end:
             raise Refused(NV_ERR_INVALID_ADDRESS, f"[{base:#x}, +{nbytes:#x}) is in no external range")
-        return item.value
+        found: Range = item.value
+        return found
 
     def live(self) -> Iterator[LiveObject]:
         yield LiveObject("space", "UVM address space", self.where)
