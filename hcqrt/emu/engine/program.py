@@ -29,27 +29,25 @@ class CodeReader:
 
     def __init__(self, fetch: Callable[[int, int], bytes]) -> None:
         self._fetch = fetch
-        self._chunks: dict[int, bytes] = {}
+        self._chunks: dict[int, bytes] = {}  # by first address; empty where a chunk is not mapped as a whole
 
     def words(self, pc: int) -> tuple[int, int] | None:
         base = pc - pc % CHUNK_BYTES
         if base not in self._chunks:
-            self._chunks[base] = self._read(base, pc)
-        offset = pc - base
-        chunk = self._chunks[base]
+            self._chunks[base] = self._read(base, CHUNK_BYTES)
+        chunk, offset = self._chunks[base], pc - base
         if offset + INSTRUCTION_BYTES > len(chunk):
+            chunk, offset = self._read(pc, INSTRUCTION_BYTES), 0
+        if not chunk:
             return None
         lo, hi = struct.unpack_from("<QQ", chunk, offset)
         return lo, hi
 
-    def _read(self, base: int, pc: int) -> bytes:
-        """A whole chunk when it is mapped; else the part from the start that is, with nothing before `pc`."""
-        for start, size in ((base, CHUNK_BYTES), (pc, INSTRUCTION_BYTES)):
-            try:
-                return bytes(start - base) + bytes(self._fetch(start, size))
-            except MmuFault:
-                continue
-        return b""
+    def _read(self, va: int, nbytes: int) -> bytes:
+        try:
+            return bytes(self._fetch(va, nbytes))
+        except MmuFault:
+            return b""
 
 
 @dataclass
@@ -123,9 +121,14 @@ def discover(launch: Launch, reader: CodeReader) -> Lowered:
             records = lower_words(found, pc, launch, reasons)
             instructions[pc] = records
             todo += branch_targets(records)
-            if ends(records):
+            if ends(records) or len(instructions) >= MAX_INSTRUCTIONS:
+                todo += () if ends(records) else (pc + INSTRUCTION_BYTES,)
                 break
             pc += INSTRUCTION_BYTES
+    for pc in todo:  # not followed: the program is longer than any kernel
+        if pc not in instructions:
+            reasons[pc] = f"more than {MAX_INSTRUCTIONS} instructions are reachable"
+            instructions[pc] = [record("ILLEGAL", pc=pc, flags=uops.FIRST)]
     return Lowered(words, assemble(instructions, entry, reasons), entry)
 
 
