@@ -101,6 +101,7 @@ class Grid:
         for warp in range(self.warps):
             coordinates, live = self._lanes(block, block + 1, warp, warp + 1)
             units.append(Unit(self.setting, memory, coordinates, live, False))
+            units[-1].expected = units[0].expected
         while any(unit.live.any() for unit in units):
             moved = False
             for unit in units:

@@ -111,7 +111,8 @@ def mad(u: Unit, r: Rec) -> None:
     total: U32 = u.word(r, 0) * u.word(r, 1) + u.inverted(r, 2)
     if r.imm:
         total = total + np.uint32(r.imm & 0xFFFFFFFF)
-    for carry in _carries(u, r)[:1]:
+    carry = u.carry(r.p, r.p_neg)
+    if carry is not None:
         total = total + carry
     u.put(r.d, total)
 

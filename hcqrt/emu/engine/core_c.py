@@ -1,0 +1,96 @@
+"""The C core: hands a program and a launch to the compiled module and makes a Result of what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import hcqrt.emu.engine._core as _core
+from hcqrt.emu.engine import core_sources, uops
+from hcqrt.emu.engine.launch import FAULT_KINDS, EngineFault, Launch, Result
+from hcqrt.emu.engine.uops import InvalidProgram, Program
+
+ffi, lib = _core.ffi, _core.lib
+if ffi.string(lib.hcqrt_digest()).decode() != core_sources.digest():
+    raise ImportError("the C core was compiled from other sources: build it again")
+ACCESSES = ("", "read", "write", "atomic")
+_RANGE = np.dtype([("va", "<u8"), ("nbytes", "<u8"), ("host", "<u8"), ("writable", "<u4"), ("atomic", "<u4")])
+_BANK = np.dtype([("number", "<u8"), ("host", "<u8"), ("nbytes", "<u8")])
+_PLACE = np.dtype([("pc", "<u8"), ("position", "<u8")])
+
+
+class Prepared:
+    """A program as the C core takes it, checked."""
+
+    def __init__(self, program: Program) -> None:
+        self.records = np.ascontiguousarray(program.records)
+        if self.records.dtype != uops.RECORD or not 0 <= program.entry < len(self.records):
+            raise InvalidProgram("no records, or of another type")
+        bad = lib.hcqrt_check(_pointer("Record", self.records), len(self.records))
+        if bad >= 0:
+            raise InvalidProgram(f"record {bad} {self.records[bad]}")
+        self.places = np.array(sorted(program.positions.items()), _PLACE)
+
+
+def _pointer(name: str, array: Any) -> Any:
+    return ffi.cast(f"{name} *", array.ctypes.data)
+
+
+def _prepared(program: Program) -> Prepared:
+    kept = program.detail.get("core_c")
+    if kept is None:
+        kept = program.detail["core_c"] = Prepared(program)
+    prepared: Prepared = kept
+    return prepared
+
+
+def _table(rows: Any, dtype: Any) -> Any:
+    table = np.array(list(rows), dtype)
+    table.sort(order=dtype.names[0])
+    return table
+
+
+def run(program: Program, launch: Launch) -> Result:
+    """Run a lowered program over the whole grid. The result and all memory are the same as those of the NumPy core."""
+    prepared = _prepared(program)
+    ranges = _table(launch.memory.ranges(), _RANGE)
+    banks = _table(((number, *where) for number, where in launch.constants.items()), _BANK)
+    job = ffi.new("Job *")
+    for name, kind, array in (
+        ("records", "Record", prepared.records), ("places", "Place", prepared.places),
+        ("ranges", "Range", ranges), ("banks", "Bank", banks),
+    ):  # fmt: skip
+        setattr(job, name, _pointer(kind, array))
+    job.count, job.place_count = len(prepared.records), len(prepared.places)
+    job.range_count, job.bank_count = len(ranges), len(banks)
+    job.entry, job.budget, job.clock_ns = program.entry, launch.budget, launch.clock_ns
+    job.shared_bytes, job.local_low, job.local_high = (
+        launch.shared_bytes, launch.local_low_bytes, launch.local_high_bytes
+    )  # fmt: skip
+    job.local_window, job.shared_window = launch.local_window_va, launch.shared_window_va
+    job.grid, job.block = launch.grid, launch.block
+    outcome = ffi.new("Outcome *")
+    if lib.hcqrt_run(job, outcome) != 0:
+        raise MemoryError(f"no memory for blocks of {launch.block} threads")
+    return Result(outcome.executed, _fault(outcome))
+
+
+def _fault(outcome: Any) -> EngineFault | None:
+    if outcome.kind == 0:
+        return None
+    details = (
+        "",
+        f"{outcome.detail_a} bytes of bank {outcome.detail_b}",
+        "ran past the end of the program",
+        f"a jump from {outcome.detail_a:#x} to where no code is",
+    )
+    return EngineFault(
+        FAULT_KINDS[outcome.kind - 1],
+        outcome.pc,
+        outcome.address,
+        ACCESSES[outcome.access],
+        tuple(outcome.block),
+        tuple(outcome.thread),
+        details[outcome.detail],
+    )

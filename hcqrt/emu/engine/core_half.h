@@ -1,0 +1,233 @@
+/* Packed f16 and bf16 arithmetic, and all conversions. */
+
+static inline Format half_format(const Record *r) { return HAS(r, U_BF16) ? BFLOAT : HALF; }
+
+static inline double flush_half(double x, Format form) {
+    return fabs(x) < power(1 - bias_of(form)) ? copysign(0.0, x) : x;
+}
+
+/* The low and high values of a packed source: chosen by mod, then |x|, -x and flushing. */
+static void halves(Machine *m, const Record *r, int slot, Wide v[2]) {
+    Row room;
+    const Row *bits = word(m, r, slot, &room);
+    Format form = half_format(r);
+    uint32_t choice = r->mod >> (2 * slot) & 3, keep = r->flags & U_ABS_A << slot ? 0x7FFF : 0xFFFF;
+    uint32_t turn = r->flags & U_NEG_A << slot ? 0x8000 : 0;
+    for (int k = 0; k < 2; k++) {
+        int high = choice ? choice == 3 : k;
+        EACH v[k].f[i] = widen_half(((high ? bits->u[i] >> 16 : bits->u[i]) & keep) ^ turn, form);
+        if (HAS(r, U_FTZ)) EACH v[k].f[i] = flush_half(v[k].f[i], form);
+    }
+}
+
+static uint32_t finish_half(const Record *r, double x, Format form) {
+    uint32_t bits = narrow(x, form, mode_of(r));
+    if (!HAS(r, U_FTZ | U_SAT)) return bits;
+    double value = widen_half(bits, form);
+    if (HAS(r, U_FTZ)) value = flush_half(value, form);
+    if (HAS(r, U_SAT)) value = saturate_double(value);
+    return narrow(value, form, U_RN);
+}
+
+static void put_halves(Machine *m, const Record *r, const Wide *low, const Wide *high) {
+    Row out;
+    Format form = half_format(r);
+    if (HAS(r, U_F32_RESULT)) EACH out.u[i] = finish32(r, to_single(low->f[i], mode_of(r)));
+    else EACH out.u[i] = finish_half(r, high->f[i], form) << 16 | finish_half(r, low->f[i], form);
+    put(m, r->d, &out);
+}
+
+static void op_hadd2(Machine *m, const Record *r) {
+    Wide a[2], b[2];
+    halves(m, r, 0, a);
+    halves(m, r, 1, b);
+    for (int k = 0; k < 2; k++) EACH a[k].f[i] = odd_sum(a[k].f[i], b[k].f[i], mode_of(r));
+    put_halves(m, r, &a[0], &a[1]);
+}
+
+static void op_hmul2(Machine *m, const Record *r) {
+    Wide a[2], b[2];
+    halves(m, r, 0, a);
+    halves(m, r, 1, b);
+    for (int k = 0; k < 2; k++) EACH a[k].f[i] *= b[k].f[i];
+    put_halves(m, r, &a[0], &a[1]);
+}
+
+static void op_hfma2(Machine *m, const Record *r) {
+    Wide a[2], b[2], c[2];
+    halves(m, r, 0, a);
+    halves(m, r, 1, b);
+    halves(m, r, 2, c);
+    for (int k = 0; k < 2; k++) EACH a[k].f[i] = odd_sum(a[k].f[i] * b[k].f[i], c[k].f[i], mode_of(r));
+    put_halves(m, r, &a[0], &a[1]);
+}
+
+static void op_hmnmx2(Machine *m, const Record *r) {
+    Wide a[2], b[2];
+    halves(m, r, 0, a);
+    halves(m, r, 1, b);
+    uint32_t least = predicate(m, r->p, r->p_neg);
+    for (int k = 0; k < 2; k++)
+        EACH {
+            double x = a[k].f[i], y = b[k].f[i];
+            a[k].f[i] = HAS(r, U_NAN_WINS) && (is_nan(x) || is_nan(y)) ? NAN : extreme(x, y, (int)(least >> i & 1));
+        }
+    put_halves(m, r, &a[0], &a[1]);
+}
+
+static void op_hsetp2(Machine *m, const Record *r) {
+    Wide a[2], b[2];
+    halves(m, r, 0, a);
+    halves(m, r, 1, b);
+    uint32_t other = predicate(m, r->p, r->p_neg), code = r->mod >> 8 & 15, how = r->mod >> 12 & 3, result[2];
+    for (int k = 0; k < 2; k++) {
+        uint32_t less = 0, equal = 0, greater = 0;
+        EACH less |= (uint32_t)(a[k].f[i] < b[k].f[i]) << i;
+        EACH equal |= (uint32_t)(a[k].f[i] == b[k].f[i]) << i;
+        EACH greater |= (uint32_t)(a[k].f[i] > b[k].f[i]) << i;
+        result[k] = related(code, less, equal, greater);
+    }
+    if (r->mod >> 14 & 1) {
+        result[0] &= result[1];
+        result[1] = ~result[0];
+    }
+    put_predicate(m, r->pd, combine(how, result[0], other));
+    put_predicate(m, r->pd2, combine(how, result[1], other));
+}
+
+static inline Format format_of(uint32_t number) {
+    return number == U_F16 ? HALF : number == U_BF16_FORMAT ? BFLOAT : number == U_F32 ? SINGLE : DOUBLE;
+}
+
+static inline int integer_bits(uint32_t number) { return 8 << ((number - U_I8) & 3); }
+
+static inline int is_signed(uint32_t number) { return number < U_U8; }
+
+/* Source a in a float format; FTZ concerns f32 alone. */
+static void float_source(Machine *m, const Record *r, uint32_t format, Wide *v) {
+    Row room;
+    if (format == U_F64) {
+        doubles(m, r, 0, v);
+        return;
+    }
+    if (format == U_F32) {
+        const Row *a = single(m, r, 0, &room);
+        EACH v->f[i] = (double)a->f[i];
+        return;
+    }
+    const Row *a = word(m, r, 0, &room);
+    uint32_t keep = HAS(r, U_ABS_A) ? 0x7FFF : 0xFFFF, turn = HAS(r, U_NEG_A) ? 0x8000 : 0, drop = r->imm == 1 ? 16 : 0;
+    EACH v->f[i] = widen_half((a->u[i] >> drop & keep) ^ turn, format_of(format));
+}
+
+/* x, exact, rounded to a format and stored; a NaN in f64 keeps what `nan` holds. */
+static void put_float(Machine *m, const Record *r, const Wide *x, uint32_t format, const Wide *nan) {
+    Row out;
+    Wide wide;
+    uint32_t mode = mode_of(r);
+    if (format == U_F64) {
+        EACH {
+            double value = HAS(r, U_SAT) ? saturate_double(x->f[i]) : x->f[i];
+            wide.u[i] = quiet(value, nan->f[i], 0.0, 0.0);
+        }
+        put_pair(m, r->d, &wide);
+        return;
+    }
+    if (format == U_F32) {
+        EACH out.u[i] = finish32(r, to_single(x->f[i], mode));
+    } else {
+        Format form = format_of(format);
+        EACH out.u[i] = narrow(x->f[i], form, mode);
+        if (HAS(r, U_SAT)) EACH out.u[i] = narrow(saturate_double(widen_half(out.u[i], form)), form, U_RN);
+    }
+    put(m, r->d, &out);
+}
+
+static inline double integral(double x, uint32_t mode) {
+    return mode == U_RN ? rint(x) : mode == U_RM ? floor(x) : mode == U_RP ? ceil(x) : trunc(x);
+}
+
+static void op_f2f(Machine *m, const Record *r) {
+    Wide x;
+    float_source(m, r, r->mod >> U_FORMAT_SHIFT & 15, &x);
+    put_float(m, r, &x, r->mod & 15, &x);
+}
+
+static void op_frnd(Machine *m, const Record *r) {
+    Wide x, whole;
+    float_source(m, r, r->mod >> U_FORMAT_SHIFT & 15, &x);
+    EACH whole.f[i] = integral(x.f[i], mode_of(r));
+    put_float(m, r, &whole, r->mod & 15, &x);
+}
+
+/* Rounded and clamped, as two's complement in 64 bits; NaN gives 0. */
+static uint64_t to_integer(double x, int bits, int with_sign, uint32_t mode) {
+    double y = integral(x, mode), over = power(with_sign ? bits - 1 : bits), low = with_sign ? -over : 0.0;
+    uint64_t largest = ~(uint64_t)0 >> (with_sign ? 65 - bits : 64 - bits);
+    if (is_nan(y)) return 0;
+    if (y >= over) return largest;
+    if (y < low) return with_sign ? ~largest : 0;
+    return with_sign ? (uint64_t)(int64_t)y : (uint64_t)y;
+}
+
+static void op_f2i(Machine *m, const Record *r) {
+    Wide x, value;
+    Row out;
+    uint32_t to = r->mod & 15;
+    int bits = integer_bits(to), with_sign = is_signed(to);
+    float_source(m, r, r->mod >> U_FORMAT_SHIFT & 15, &x);
+    EACH value.u[i] = to_integer(x.f[i], bits, with_sign, mode_of(r));
+    if (bits == 64) {
+        put_pair(m, r->d, &value);
+        return;
+    }
+    EACH out.u[i] = (uint32_t)value.u[i];
+    put(m, r->d, &out);
+}
+
+static uint64_t from_integer(uint64_t value, int with_sign, Format form, uint32_t mode) {
+    int minus = with_sign && value >> 63;
+    uint64_t magnitude = minus ? 0 - value : value;
+    if (magnitude == 0) return 0;
+    int top = 63 - __builtin_clzll(magnitude);
+    return pack(minus, magnitude << (63 - top), 63, top, form, mode);
+}
+
+static void op_i2f(Machine *m, const Record *r) {
+    Wide value, wide;
+    Row room, out;
+    uint32_t from = r->mod >> U_FORMAT_SHIFT & 15, to = r->mod & 15, mode = mode_of(r);
+    int bits = integer_bits(from), with_sign = is_signed(from);
+    Format form = format_of(to);
+    if (bits == 64) {
+        pair(m, r, 0, &value);
+    } else {
+        const Row *a = word(m, r, 0, &room);
+        int drop = bits < 32 ? bits * (int)r->imm & 31 : 0, spare = 32 - bits;
+        EACH {
+            uint32_t top = a->u[i] >> drop << spare;
+            value.u[i] = with_sign ? (uint64_t)(int64_t)((int32_t)top >> spare) : top >> spare;
+        }
+    }
+    if (to == U_F32 && mode == U_RN && bits < 64) {
+        EACH out.f[i] = (float)value.i[i];
+        put(m, r->d, &out);
+        return;
+    }
+    EACH wide.u[i] = from_integer(value.u[i], with_sign, form, mode);
+    if (to == U_F64) {
+        put_pair(m, r->d, &wide);
+        return;
+    }
+    EACH out.u[i] = (uint32_t)wide.u[i];
+    put(m, r->d, &out);
+}
+
+static void op_f2fp(Machine *m, const Record *r) {
+    Row ra, rb, out;
+    const Row *a = single(m, r, 0, &ra), *b = single(m, r, 1, &rb);
+    Format form = half_format(r);
+    uint32_t mode = mode_of(r);
+    EACH out.u[i] = narrow(a->f[i], form, mode) << 16 | narrow(b->f[i], form, mode);
+    put(m, r->d, &out);
+}
