@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hcqrt.bits import align_up
 from hcqrt.emu.engine.launch import Dim3, Launch, Result
-from hcqrt.emu.nv.limits import WARP_THREADS
 
 Launcher = Callable[[Launch], Result]
 
-# Thread-instructions after which a kernel counts as endless: so many for each thread of its warps, and never more
-# than some ten seconds of the C core, because blocks run in order and the first one may be the endless one
+# Thread-instructions after which a kernel counts as endless: so many for each thread, a floor for the smallest grids,
+# and never more than some ten seconds of the C core, because blocks run in order and the first may be the endless one
 BUDGET_PER_THREAD = 1 << 20
-MAX_BUDGET = 1 << 33
+MIN_BUDGET, MAX_BUDGET = 1 << 22, 1 << 33
 
 
 def default_budget(grid: Dim3, block: Dim3) -> int:
-    threads = align_up(block[0] * block[1] * block[2], WARP_THREADS)
-    return min(grid[0] * grid[1] * grid[2] * threads * BUDGET_PER_THREAD, MAX_BUDGET)
+    threads = grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2]
+    return min(max(threads * BUDGET_PER_THREAD, MIN_BUDGET), MAX_BUDGET)
 
 
 def run_kernel(launch: Launch) -> Result:

@@ -35,7 +35,7 @@ COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, LAST_SUBCHANNEL = 1, 4, 4
 COMPUTE_CLASS_BYTE, COPY_CLASS_BYTE = 0xC0, 0xB5  # the low byte of a class number says what kind it is
 PREFETCH_ENTRIES = 8  # how far the PBDMA reads ahead; an entry with SYNC stops it
 PREFETCH_WORDS = 4096
-COPY_LOG_ENTRIES = 4096
+COPY_LOG_ENTRIES = 64
 
 
 class Engine(Protocol):
@@ -183,15 +183,19 @@ class Host:
         """Do `work` and turn what goes wrong into the channel's error."""
         try:
             return work(*args)
-        except Refused as refusal:
-            self.gpu.refuse(channel, refusal.code, refusal.detail)
+        except Refused as error:
+            refusal = error
         except HardwareFault as fault:
             self.gpu.post_fault(channel, fault.code, fault.detail, mmu=fault.mmu, sm=fault.sm)
+            return True
         except MmuFault as miss:
             self.gpu.post_fault(channel, MMU_FAULT, str(miss), mmu=miss)
+            return True
         except Hung as endless:
             channel.engine_state.hung = str(endless)
             self.gpu.log.append(f"channel {channel.chid} hangs: {endless}")
+            return True
+        self.gpu.refuse(channel, refusal.code, refusal.detail)  # may raise, with nothing else in its traceback
         return True
 
     def advance(self, state: ChannelState) -> bool:
