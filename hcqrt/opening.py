@@ -18,7 +18,7 @@ KINDS = ("NV",)
 def parse_name(name: str) -> tuple[str, int]:
     """ "NV" -> ("NV", 0), "NV:1" -> ("NV", 1). Raises DeviceNotFound for anything else."""
     kind, _, index = name.partition(":")
-    if kind.upper() not in KINDS or (index and not index.isdigit()) or name.endswith(":"):
+    if kind.upper() not in KINDS or (index and not (index.isascii() and index.isdigit())) or name.endswith(":"):
         raise DeviceNotFound(f"no device {name!r}: names are {', '.join(KINDS)}, with an optional index as in NV:1")
     return kind.upper(), int(index or 0)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.core import interop
+from hcqrt.core.sints import as_sint
 from hcqrt.errors import HCQError
 from hcqrt.mmio import MMIOInterface
 
@@ -45,11 +47,21 @@ class HCQBuffer:
             raise HCQError(f"the buffer of {self.size} bytes at {self.va_addr:#x} was closed; allocate another")
         return self.dev
 
+    def _placed(self) -> HCQDevice:
+        """As `_live`, for what the host does with the memory itself."""
+        dev = self.dev
+        if dev is None:
+            return self._live()
+        if type(self.va_addr) is not int or type(self.size) is not int:
+            raise HCQError(f"{self!r}: its place is a symbol, which only a queue that is submitted with values knows")
+        return dev
+
     def cpu_view(self) -> MMIOInterface:
         """Its memory as the host sees it. Raises HCQError for memory allocated without cpu_access or host."""
-        self._live()
+        dev = self._placed()
         view: MMIOInterface | None = self.memory.cpu if self.memory is not None else None
         if view is None:
+            dev.check_usable()
             raise HCQError(
                 f"the buffer at {self.va_addr:#x} is not mapped for the host: alloc(cpu_access=True), or copyout()"
             )
@@ -57,31 +69,34 @@ class HCQBuffer:
 
     def copyin(self, data: Any) -> None:
         """Copy host bytes into the buffer's start. The data may be changed as soon as the call returns."""
-        self._live().copyin(self, interop.byte_view(data))
+        self._placed().copyin(self, interop.byte_view(data))
 
     def copyout(self, into: Any = None) -> Any:
         """Wait for earlier work, then copy the start into `into` (writable, at most `size` bytes) or new bytes."""
+        dev = self._placed()
         target = bytearray(self.size) if into is None else into
         view = interop.byte_view(target)
         if view.readonly:
             raise ValueError("copyout needs writable memory")
-        self._live().copyout(view, self)
+        dev.copyout(view, self)
         return target
 
     def fill(self, byte: int) -> None:
         """Set every byte, on the device."""
-        if not 0 <= byte <= 0xFF:
+        value = operator.index(byte)
+        if not 0 <= value <= 0xFF:
             raise ValueError(f"fill value {byte} is not a byte")
-        self._live().fill(self, byte)
+        self._placed().fill(self, value)
 
     def offset(self, offset: Sint, size: Sint | None = None) -> HCQBuffer:
         """A part of this buffer. Raises ValueError when it leaves the buffer; symbols are checked at submission."""
         self._live()
-        length: Any = self.size - offset if size is None else size
-        known = isinstance(offset, int) and isinstance(length, int) and isinstance(self.size, int)
-        if known and not (0 <= offset <= offset + length <= self.size):  # type: ignore[operator]  # known: all ints
-            raise ValueError(f"[{offset}, +{length}) leaves the buffer of {self.size} bytes")
-        part = HCQBuffer(self.va_addr + offset, length, self.dev, self.memory, self)
+        start = as_sint(offset)
+        length = self.size - start if size is None else as_sint(size)
+        known = all(isinstance(value, int) for value in (start, length, self.size))
+        if known and not (0 <= start <= start + length <= self.size):
+            raise ValueError(f"[{start}, +{length}) leaves the buffer of {self.size} bytes")
+        part = HCQBuffer(self.va_addr + start, length, self.dev, self.memory, self)
         if self._parts is None:
             self._parts = weakref.WeakSet()
         self._parts.add(part)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import threading
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hcqrt.config import Config
 from hcqrt.core.alloc import AllocationCache
 from hcqrt.core.buffer import HCQBuffer
-from hcqrt.core.signal import HCQSignal, SignalPool
+from hcqrt.core.signal import MASK64, HCQSignal, SignalPool
 from hcqrt.core.staging import Staging
 from hcqrt.errors import HCQError, OutOfMemory
 from hcqrt.fileio import System
@@ -43,6 +45,7 @@ class HCQDevice(ABC):
     kernargs: FencedRing
     timeline_signal: HCQSignal
     staging: Staging
+    _opened = False  # set once the driver is up: what fails before that unwinds by itself
 
     def __init__(self, name: str, system: System, config: Config) -> None:
         self.name, self.system, self.config = name, system, config
@@ -110,17 +113,18 @@ class HCQDevice(ABC):
     def next_timeline(self) -> int:
         """Claim the next value of the timeline; the caller's queue waits for the one before and signals this one."""
         value = self.timeline_value
-        self.timeline_value = value + 1
+        self.timeline_value = value + 1 & MASK64
         return value
 
     def new_signal(self, value: int = 0) -> HCQSignal:
         self.check_usable()
-        return self._signals.new(self, value)
+        with self.lock:
+            return self._signals.new(self, value)
 
     def synchronize(self, timeout_ms: int | None = None) -> None:
         """Wait until all launches and copies have finished. Raises DeviceFault or SignalTimeout."""
         self.check_usable()
-        self.timeline_signal.wait(self.timeline_value - 1, timeout_ms)
+        self.timeline_signal.wait(self.timeline_value - 1 & MASK64, timeout_ms)
         self.check_health()
 
     # health
@@ -156,6 +160,7 @@ class HCQDevice(ABC):
         self.check_usable()
         if image is not None:
             raise ValueError(f"{self.name} has no images")
+        nbytes = operator.index(nbytes)
         if nbytes <= 0:
             raise ValueError(f"a buffer needs at least 1 byte, got {nbytes}")
         with self.lock:
@@ -276,6 +281,7 @@ class HCQDevice(ABC):
     def _release_all(self) -> None:
         with ExitStack() as undo:
             self.broken = self.broken or HCQError(f"{self.name} was closed; open it again")
+            self._signals.close()
             for _, _, memory in self._live.values():
                 undo.callback(self._release, memory)
             self._live.clear()
@@ -290,6 +296,10 @@ class HCQDevice(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if self._opened and not (self._closed or self._forked):
+            warnings.warn(f"{self!r} was dropped without close()", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.arch}{' closed' if self._closed else ''}>"

@@ -11,27 +11,41 @@ DLPACK_CPU = (1, 0)  # dlpack.h: kDLCPU, device 0
 
 
 def byte_view(data: Any) -> memoryview:
-    """Any object with the buffer protocol as flat bytes, without copying. ValueError when not contiguous."""
+    """Any object with the buffer protocol as flat bytes, without copying. ValueError when not contiguous in C order."""
     view = data if type(data) is memoryview and data.format == "B" and data.ndim == 1 else memoryview(data)
-    if not view.contiguous:
-        raise ValueError("the data is not contiguous; make a contiguous copy first")
-    return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+    if not view.c_contiguous:
+        raise ValueError("the data is not contiguous, rows first; make a contiguous copy first")
+    if view.format == "B" and view.ndim == 1:
+        return view
+    return view.cast("B") if view.nbytes else memoryview(bytearray())  # a shape with a zero in it cannot be cast
 
 
 def as_numpy(buffer: HCQBuffer, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """An array on the buffer's own memory. Raises ValueError when the host cannot see it or it is too small."""
+    """An array on the buffer's own memory, which it keeps from being dropped, but not from `close()`.
+
+    Raises ValueError when the buffer is too small, HCQError when the host cannot see it.
+    """
     import numpy
 
     view = buffer.cpu_view()
     wanted = numpy.dtype(dtype)
     nbytes = wanted.itemsize
     for extent in shape:
+        if extent < 0:
+            raise ValueError(f"shape {shape}: {extent} is negative")
         nbytes *= extent
     if nbytes > buffer.size:
         raise ValueError(f"{shape} of {wanted} needs {nbytes} bytes, the buffer has {buffer.size}")
-    return numpy.frombuffer(view.view(0, nbytes, "B").mv, dtype=wanted).reshape(shape)
+    memory: Any = view.view(0, nbytes, "B").mv
+    memory.obj.buffer = buffer  # the ctypes array under the view: NumPy holds it for as long as the array lives
+    return numpy.frombuffer(memory, dtype=wanted).reshape(shape)
 
 
 def dlpack(buffer: HCQBuffer, **options: Any) -> Any:
-    """A DLPack capsule of the buffer's bytes (uint8, one axis) in host-visible memory."""
+    """A DLPack capsule of the buffer's bytes (uint8, one axis) in host-visible memory, once earlier work is done.
+
+    Whoever takes the capsule may read at once: on the CPU the protocol has no other moment to wait.
+    """
+    if buffer.dev is not None:
+        buffer.dev.synchronize()
     return as_numpy(buffer, "uint8", (buffer.size,)).__dlpack__(**options)

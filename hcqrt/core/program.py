@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.core.alloc import FencedRing
 from hcqrt.core.patch import MemoryPatch
+from hcqrt.core.signal import MASK64
 from hcqrt.core.sints import ForeignSymbol, Symbol, is_symbolic
 from hcqrt.errors import HCQError, LaunchError
 
@@ -87,7 +88,11 @@ class CLikeArgsState(HCQArgsState):
             if isinstance(value, (Symbol, ForeignSymbol)):
                 self.patches.append(MemoryPatch(self.mv, place, item_format(param), value, None))
             else:
-                struct.pack_into(f"<{item_format(param)}", self.mv, place, scalar_bits(value, param.size))
+                try:
+                    bits = scalar_bits(value, param.size)
+                except LaunchError as error:
+                    raise LaunchError(f"{prg.name}: {error}") from None
+                struct.pack_into(f"<{item_format(param)}", self.mv, place, bits)
 
 
 def item_format(param: Param) -> str:
@@ -108,9 +113,14 @@ def scalar_bits(value: Any, nbytes: int) -> Any:
     if isinstance(value, float):
         if nbytes not in FLOATS:
             raise LaunchError(f"argument {value!r}: the parameter has {nbytes} bytes, no float has; pass an integer")
-        return int.from_bytes(struct.pack(f"<{FLOATS[nbytes]}", value), "little")
+        try:
+            return int.from_bytes(struct.pack(f"<{FLOATS[nbytes]}", value), "little")
+        except OverflowError:
+            raise LaunchError(f"argument {value!r} is beyond what a float of {nbytes} bytes holds") from None
     bits = 8 * nbytes
     if not hasattr(value, "__index__"):
+        if hasattr(value, "__float__") and not isinstance(value, float):  # NumPy's floats of 16 and 32 bits
+            return scalar_bits(float(value), nbytes)
         raise LaunchError(f"argument {value!r} is neither an integer nor a float; convert it first")
     number = int(value.__index__())
     if not -(1 << bits - 1) <= number < 1 << bits:
@@ -178,20 +188,21 @@ class HCQProgram(ABC):
     ) -> float:
         """The straight line, with the GPU's clock read before and after."""
         dev = self.dev
-        start, end = dev.new_signal(), dev.new_signal()
-        try:
-            with dev.lock:
-                args = self.fill_kernargs(bufs, vals)
-                value = dev.timeline_value
-                queue = dev.compute_queue().wait(dev.timeline_signal, value - 1).memory_barrier().timestamp(start)
-                queue.exec(self, args, global_size, local_size, shared)
-                queue.timestamp(end).signal(dev.timeline_signal, value).submit(dev)
-                dev.timeline_value = value + 1
-            dev.timeline_signal.wait(value)
-            return float(end.timestamp - start.timestamp) / 1e6
-        finally:
-            start.close()
-            end.close()
+        with dev.lock:
+            args = self.fill_kernargs(bufs, vals)
+            if args.patches:
+                raise LaunchError(f"{self.name}: an argument is a symbol; build a queue and submit it with values")
+            start, end = dev.new_signal(), dev.new_signal()
+            value = dev.timeline_value
+            queue = dev.compute_queue().wait(dev.timeline_signal, value - 1 & MASK64).memory_barrier().timestamp(start)
+            queue.exec(self, args, global_size, local_size, shared)
+            queue.timestamp(end).signal(dev.timeline_signal, value).submit(dev)
+            dev.timeline_value = value + 1 & MASK64
+        dev.timeline_signal.wait(value)
+        seconds = float(end.timestamp - start.timestamp) / 1e6
+        start.close()  # only now: after an error the GPU may still write to both
+        end.close()
+        return seconds
 
     @abstractmethod
     def prepare(self, global_size: Size, local_size: Size, dynamic_shared: int) -> Launch:

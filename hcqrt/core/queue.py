@@ -44,7 +44,16 @@ class Channel(Protocol):
         """The words that set the channel's progress, which end every submission."""
 
     def bind_words(self, words: Sequence[int]) -> BoundWords: ...
-    def submit_bound(self, bound: Any) -> int: ...
+    def submit_bound(self, bound: Any) -> int:
+        """Run bound words whose last submission has retired."""
+
+    def submit_bound_again(self, bound: Any, last: int) -> int:
+        """Run bound words as they are, also while their last submission, of progress `last`, is in flight."""
+
+    @property
+    def submitted(self) -> int:
+        """The progress value of the last submission."""
+
     def wait_progress(self, value: int) -> None: ...
 
 
@@ -82,6 +91,7 @@ class HWQueue:
         self._segments: list[Segment] | None = None
         self._plan: PatchPlan | None = None
         self._bound: BoundWords | None = None
+        self._closed = False
         self._in_flight = 0  # progress value of the last submission
 
     # what vendor queues provide
@@ -167,8 +177,8 @@ class HWQueue:
             patch.store(patch.value)
 
     def _unbound(self) -> None:
-        if self._bound is not None:
-            raise HCQError("the queue is bound; make another to add commands")
+        if self._bound is not None or self._closed:
+            raise HCQError(f"the queue is {'closed' if self._closed else 'bound'}; make another to add commands")
         self._plan = None
 
     # binding and submitting
@@ -176,9 +186,13 @@ class HWQueue:
     def bind(self, dev: HCQDevice) -> Self:
         """Move the words to device-visible memory of the queue's own."""
         self._unbound()
+        self._check_device(dev)
         with dev.lock:
             known = [0 if is_symbolic(word) else word for word in self.words]
-            bound = self._channel(dev).bind_words(known)
+            try:
+                bound = self._channel(dev).bind_words(known)
+            except struct.error as error:
+                raise too_wide(known, known) from error
             words = [
                 MemoryPatch(bound.mv, 4 * index, "I", word, None)
                 for index, word in enumerate(self.words)
@@ -196,19 +210,39 @@ class HWQueue:
             KeyError: a variable without a value. ValueError: a value out of its bounds or too wide for its place.
             DeviceFault: the device has faulted. Nothing was submitted in any of these cases.
         """
+        if dev is not self.dev or dev.broken is not None or self._closed:
+            self._check_device(dev)
         channel = self._channel(dev)
         with dev.lock:
-            if self._bound is not None:
-                if self._plan and self._plan.variables is not None:
+            before = channel.submitted
+            try:
+                if self._bound is None:
+                    progress = self._submit_copy(channel, var_vals or {})
+                elif self._plan and self._plan.variables is not None:
                     channel.wait_progress(self._in_flight)  # the GPU may still read what is patched now
                     self._plan.apply(var_vals or {})
-                progress = channel.submit_bound(self._bound)
-            else:
-                progress = self._submit_copy(channel, var_vals or {})
-            self._in_flight = progress
-            for segment in self._segments or self._find_segments():
-                segment.fence = progress
+                    progress = channel.submit_bound(self._bound)
+                else:
+                    progress = channel.submit_bound_again(self._bound, self._in_flight)
+                self._tag(progress)
+            except BaseException:  # also Ctrl-C: what was submitted may be read, whoever interrupts
+                if channel.submitted != before:
+                    self._tag(channel.submitted)
+                raise
         return self
+
+    def _check_device(self, dev: HCQDevice) -> None:
+        if dev is not self.dev:
+            raise HCQError(f"the queue was made on {self.dev.name}, it cannot go to {dev.name}")
+        dev.check_usable()
+        if self._closed:
+            raise HCQError("the queue was closed; make another")
+
+    def _tag(self, progress: int) -> None:
+        """Keep what this queue's commands read until `progress` has retired."""
+        self._in_flight = progress
+        for segment in self._segments or self._find_segments():
+            segment.fence = progress
 
     def _find_segments(self) -> list[Segment]:
         """The ring segments that hold this queue's kernel arguments."""
@@ -225,15 +259,12 @@ class HWQueue:
             return channel.submit_words(self.words)
         except struct.error as error:
             if not any(map(is_symbolic, self.words)):
-                bad = next((w for w in self.words if not 0 <= w < 1 << 32), None)
-                raise ValueError(f"command word {bad!r} does not fit 32 bits") from error
+                raise too_wide(self.words, self.words) from error
         words = [evaluate(word, var_vals) for word in self.words]
         try:
             return channel.submit_words(words)
         except struct.error as error:
-            bad = next(w for w in words if not 0 <= w < 1 << 32)
-            where = self.words[words.index(bad)]
-            raise ValueError(f"{where!r} = {bad:#x} does not fit 32 bits") from error
+            raise too_wide(self.words, words) from error
 
     @property
     def variables(self) -> list[Variable]:
@@ -243,7 +274,17 @@ class HWQueue:
     def close(self) -> None:
         """Free the memory of a bound queue once its last submission has retired. Twice is fine."""
         bound, self._bound = self._bound, None
+        self._closed = True
         self._args.clear()
         if bound is not None:
             bound.close()
             self.dev.disown(self)
+
+
+def too_wide(words: Sequence[Any], values: Sequence[int]) -> ValueError:
+    """The error for the first of `values` that is no 32-bit word, under its name in `words`."""
+    for word, value in zip(words, values, strict=True):
+        if not 0 <= value < 1 << 32:
+            name = f"{word!r} = {value:#x}" if is_symbolic(word) else f"command word {value}"
+            return ValueError(f"{name} does not fit 32 bits")
+    return ValueError(f"not all of these command words are integers: {list(words)}")

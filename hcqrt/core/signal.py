@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
 
 from hcqrt.core.alloc import GpuMemory
-from hcqrt.errors import SignalTimeout
+from hcqrt.errors import HCQError, SignalTimeout
 from hcqrt.fileio import System
 
 SLOT_BYTES = 16  # +0 value, +8 timestamp (nv-engine semaphore record; CP_EVENT_WRITE uses the same halves)
@@ -42,10 +43,11 @@ class HCQSignal:
     `value_va` and `timestamp_va` are GPU addresses, 16-byte and 8-byte aligned.
     """
 
-    __slots__ = ("_index", "_mv", "_pool", "name", "owner", "value_va")
+    __slots__ = ("__weakref__", "_index", "_mv", "_pool", "name", "owner", "value_va")
 
     def __init__(self, owner: SignalOwner, pool: SignalPool, value_va: int, mv: memoryview, index: int) -> None:
-        self.owner, self._pool, self.value_va, self._mv, self._index = owner, pool, value_va, mv, index
+        self.owner, self._pool, self.value_va, self._index = owner, pool, value_va, index
+        self._mv: Any = mv
         self.name = "signal"
 
     @property
@@ -55,7 +57,7 @@ class HCQSignal:
     @property
     def value(self) -> int:
         """The value now, 64 bits unsigned."""
-        return self._mv[self._index]
+        return int(self._mv[self._index])
 
     @value.setter
     def value(self, value: int) -> None:
@@ -103,9 +105,10 @@ class HCQSignal:
                 raise SignalTimeout(owner.describe_wait(self, value, waited_ms))
 
     def close(self) -> None:
-        """Give the slot back. The caller knows that no queue in flight uses it."""
-        pool, self._pool = self._pool, _CLOSED
-        pool.free(self)
+        """Give the slot back. The caller knows that no queue in flight uses it. Twice is fine."""
+        if self._mv is not NO_MEMORY:
+            self._pool.free(self)
+            self._mv = NO_MEMORY
 
     def __repr__(self) -> str:
         return f"<{self.name} at {self.value_va:#x}>"
@@ -124,6 +127,7 @@ class SignalPool:
         self.pages: list[GpuMemory] = []
         self._free: list[tuple[int, memoryview, int]] = []
         self._lock = threading.Lock()
+        self._made: weakref.WeakSet[HCQSignal] = weakref.WeakSet()
 
     def new(self, owner: SignalOwner, value: int = 0, name: str = "signal") -> HCQSignal:
         with self._lock:
@@ -133,6 +137,7 @@ class SignalPool:
         mv[index], mv[index + 1] = value, 0
         signal = HCQSignal(owner, self, va, mv, index)
         signal.name = name
+        self._made.add(signal)
         return signal
 
     def _add_page(self) -> None:
@@ -145,13 +150,24 @@ class SignalPool:
         self._free += [(page.va + i * SLOT_BYTES, mv, i * 2) for i in reversed(range(slots))]
 
     def free(self, signal: HCQSignal) -> None:
-        if self is not _CLOSED:
-            with self._lock:
-                self._free.append((signal.value_va, signal._mv, signal._index))
+        with self._lock:
+            self._free.append((signal.value_va, signal._mv, signal._index))
+
+    def close(self) -> None:
+        """The pages are about to be unmapped: no signal may touch them any more."""
+        for signal in list(self._made):
+            signal._mv = NO_MEMORY
+        self._free.clear()
 
 
-def _no_page() -> GpuMemory:
-    raise ValueError("the signal was closed")
+class NoMemory:
+    """What a closed signal has in place of its memory."""
+
+    def __getitem__(self, index: int) -> NoReturn:
+        raise HCQError("the signal was closed, or its device; make another with new_signal()")
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self[index]
 
 
-_CLOSED = SignalPool(_no_page, Decimal)
+NO_MEMORY = NoMemory()

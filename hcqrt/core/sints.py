@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -113,7 +114,22 @@ VarVals = Mapping[Any, int]
 
 
 def is_symbolic(value: Sint) -> bool:
-    return not isinstance(value, int)
+    """Whether the value is known only at submission. Other libraries' integers are known: they have __index__."""
+    return not isinstance(value, int) and not hasattr(value, "__index__")
+
+
+def as_sint(value: Any) -> Any:
+    """A symbol as it is, any integer as a plain int. TypeError for what is neither.
+
+    Integers of fixed width, such as NumPy's, would overflow where addresses are split and added.
+    """
+    if type(value) is int or isinstance(value, Symbol):
+        return value
+    if hasattr(value, "__index__"):
+        return operator.index(value)
+    if isinstance(value, ForeignSymbol):
+        return value
+    raise TypeError(f"{value!r} is neither an integer nor a symbol")
 
 
 def variables_of(sints: Iterable[Sint]) -> list[Variable]:
@@ -150,7 +166,7 @@ def evaluate(sint: Sint, var_vals: VarVals) -> int:
         return _OPERATORS[sint.op](evaluate(sint.left, var_vals), evaluate(sint.right, var_vals))
     if isinstance(sint, ForeignSymbol):
         return int(sint.hcq_value(var_vals))
-    raise TypeError(f"{sint!r} is neither an integer nor a symbol")
+    return int(as_sint(sint))
 
 
 _OPERATORS: dict[str, Callable[[int, int], int]] = {

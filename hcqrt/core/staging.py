@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.core.alloc import FencedRing
 from hcqrt.core.queue import PackedQueue
+from hcqrt.core.signal import MASK64
 from hcqrt.core.sints import Variable
 from hcqrt.errors import HCQError
 
 if TYPE_CHECKING:
+    from hcqrt.core.alloc import Segment
     from hcqrt.core.buffer import HCQBuffer
     from hcqrt.core.device import HCQDevice
     from hcqrt.core.queue import Channel, HWQueue
@@ -42,18 +44,26 @@ class Staging:
 
     def _pack(self) -> PackedQueue:
         dest, src, nbytes = Variable("dest"), Variable("src"), Variable("nbytes")
-        value, progress = Variable("value"), Variable("progress")
+        before, value, progress = Variable("before"), Variable("value"), Variable("progress")
         timeline = self._dev.timeline_signal
         queue: HWQueue = self._queue()
-        queue.wait(timeline, value - 1).copy(dest, src, nbytes).signal(timeline, value)
-        return PackedQueue(queue, self._channel, (dest, src, nbytes, value), progress)
+        queue.wait(timeline, before).copy(dest, src, nbytes).signal(timeline, value)
+        return PackedQueue(queue, self._channel, (dest, src, nbytes, before, value), progress)
 
-    def _copy(self, dest_va: int, src_va: int, nbytes: int) -> int:
-        """One chunk on the timeline; returns the channel's progress value."""
-        dev = self._dev
-        value = dev.timeline_value
-        progress = self._channel.submit_packed(self._packed, dest_va, src_va, nbytes, value)
-        dev.timeline_value = value + 1
+    def _copy(self, dest_va: int, src_va: int, nbytes: int, segment: Segment) -> int:
+        """One chunk on the timeline through a slot of `segment`; returns the channel's progress value."""
+        dev, channel = self._dev, self._channel
+        value, submitted = dev.timeline_value, channel.submitted
+        try:
+            dev.timeline_value = value + 1 & MASK64
+            progress = channel.submit_packed(self._packed, dest_va, src_va, nbytes, value - 1 & MASK64, value)
+            segment.fence = progress
+        except BaseException:  # also Ctrl-C: what was submitted stays counted, what was not must not be waited for
+            if channel.submitted == submitted:
+                dev.timeline_value = value
+            else:
+                segment.fence = channel.submitted
+            raise
         return progress
 
     def copyin(self, dest: HCQBuffer, data: memoryview) -> None:
@@ -65,12 +75,14 @@ class Staging:
         """Copy `data` to a GPU address; returns when all of it is in staging memory."""
         total, ring = len(data), self._in
         with self._dev.lock:
+            if self._dev.broken is not None:
+                self._dev.check_usable()
             done = 0
             while done < total:
                 nbytes = min(total - done, ring.segment_bytes)
                 offset = ring.alloc(nbytes)
                 ring.mv[offset : offset + nbytes] = data[done : done + nbytes]
-                ring.segment.fence = self._copy(dest_va + done, ring.va + offset, nbytes)
+                self._copy(dest_va + done, ring.va + offset, nbytes, ring.segment)
                 done += nbytes
 
     def copyout(self, into: memoryview, src: HCQBuffer) -> None:
@@ -81,6 +93,7 @@ class Staging:
         ring = self._out
         flights: deque[tuple[int, Any, int, int, int]] = deque()  # progress, segment, offset, nbytes, place in `into`
         with self._dev.lock:
+            self._dev.check_usable()
             try:
                 asked = 0
                 while asked < total or flights:
@@ -88,7 +101,7 @@ class Staging:
                         nbytes = min(total - asked, ring.segment_bytes)
                         offset = ring.alloc(nbytes)
                         segment = ring.segment
-                        segment.fence = progress = self._copy(ring.va + offset, src.va_addr + asked, nbytes)
+                        progress = self._copy(ring.va + offset, src.va_addr + asked, nbytes, segment)
                         segment.holds += 1
                         flights.append((progress, segment, offset, nbytes, asked))
                         asked += nbytes
@@ -107,9 +120,9 @@ class Staging:
         dev = self._dev
         with dev.lock:
             value = dev.timeline_value
-            queue = self._queue().wait(dev.timeline_signal, value - 1)
+            queue = self._queue().wait(dev.timeline_signal, value - 1 & MASK64)
             queue.fill(dest, dest.size, byte).signal(dev.timeline_signal, value).submit(dev)
-            dev.timeline_value = value + 1
+            dev.timeline_value = value + 1 & MASK64
 
     @property
     def memories(self) -> list[Any]:

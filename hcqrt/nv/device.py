@@ -56,6 +56,7 @@ class NVDevice(HCQDevice):
             self._open_driver(undo, index)
             self._open_channels(undo)
             self._undo = undo.pop_all()
+        self._opened = True
         try:
             self._start_queues()
         except BaseException:

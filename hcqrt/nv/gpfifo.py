@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ LENGTH_SHIFT = 42
 DOORBELL_WORD = 0x90 // 4  # clc461.h: NOTIFY_CHANNEL_PENDING
 SEGMENTS = 16
 PROGRESS = struct.Struct("<Q")
+PROGRESS_WORDS = 6  # of `progress_words`
 PROGRESS_HEADER = header(0, host.NVC56F_SEM_ADDR_LO, 5)
 
 
@@ -47,16 +49,25 @@ class BoundSegment:
     """Words of a bound queue in memory of their own, progress words at the end."""
 
     def __init__(self, fifo: GpFifo, words: Sequence[int]) -> None:
-        self._fifo = fifo
-        self.nwords = len(words)
-        self.memory = fifo.dev.take_memory(max(4 * self.nwords, 4), fifo.COMMAND_MEMORY)
+        nwords, body_words = len(words), len(words) - PROGRESS_WORDS
+        packed = struct.pack(f"<{nwords}I", *words)
+        self._dev = fifo.dev
+        self.memory: Any = fifo.dev.take_memory(len(packed), fifo.COMMAND_MEMORY)
         self.mv: memoryview = self.memory.cpu.view(fmt="B").mv
-        struct.pack_into(f"<{self.nwords}I", self.mv, 0, *words)
-        self.entry = pushbuffer_entry(self.memory.va, self.nwords)
-        self.progress_offset = 4 * (self.nwords - 3)  # payload low and high are the last words but the execute word
+        self.mv[: len(packed)] = packed
+        self.entry = pushbuffer_entry(self.memory.va, nwords)
+        self.body_entry = pushbuffer_entry(self.memory.va, body_words) if body_words else None
+        self.progress_offset = 4 * (nwords - 3)  # payload low and high are the last words but the execute word
 
     def close(self) -> None:
-        self._fifo.dev.free(self.memory)
+        memory, self.memory = self.memory, None
+        if memory is not None:
+            self._dev.free(memory)
+
+    def __del__(self) -> None:
+        memory = getattr(self, "memory", None)
+        if memory is not None:
+            self._dev.drop(memory)  # the queue was dropped: its words may still be in flight
 
 
 class GpFifo:
@@ -113,7 +124,7 @@ class GpFifo:
     def submit_words(self, words: Sequence[int]) -> int:
         """Copy words to command memory and run them; long queues go in several entries. struct.error: not a u32."""
         self.dev.check_usable()
-        limit = self._cmd.segment_bytes // 4 - 6
+        limit = self._cmd.segment_bytes // 4 - PROGRESS_WORDS
         if len(words) > limit:
             return self._submit_pieces(words, limit)
         return self._submit_piece(words)
@@ -130,16 +141,23 @@ class GpFifo:
         return progress
 
     def _submit_pieces(self, words: Sequence[int], limit: int) -> int:
-        """Split between methods. All words are checked before the first piece runs."""
+        """Split between methods. All words and sizes are checked before the first piece runs."""
         struct.pack(f"<{len(words)}I", *words)
-        start = position = 0
+        cuts, start, position = [0], 0, 0
         while position < len(words):
             size = 1 + method_count(words[position])
+            if size > limit:
+                raise ValueError(
+                    f"a method with {size - 1} words does not fit a part of the command memory ({4 * limit} bytes); "
+                    "bind the queue, or raise HCQRT_CMD_BYTES"
+                )
             if position + size - start > limit:
-                self._submit_piece(words[start:position])
                 start = position
+                cuts.append(start)
             position += size
-        return self._submit_piece(words[start:])
+        for first, last in itertools.pairwise(cuts):
+            self._submit_piece(words[first:last])
+        return self._submit_piece(words[cuts[-1] :])
 
     def submit_packed(self, packed: PackedQueue, *values: int) -> int:
         """The launch path: one pack, one ring entry, two fences, two stores."""
@@ -160,20 +178,27 @@ class GpFifo:
         return progress
 
     def bind_words(self, words: Sequence[int]) -> BoundSegment:
-        if len(words) + 6 > WORDS_MAX:
-            raise ValueError(f"a bound queue has at most {WORDS_MAX - 6} words, this one has {len(words)}")
+        most = WORDS_MAX - PROGRESS_WORDS
+        if len(words) > most:
+            raise ValueError(f"a bound queue has at most {most} words, this one has {len(words)}")
         return BoundSegment(self, [*words, *self.progress_words(0)])
 
     def submit_bound(self, bound: BoundSegment) -> int:
-        """Run bound words again. The caller has waited for their last submission."""
-        if self.dev.broken is not None:
-            self.dev.check_usable()
         progress = self.submitted + 1
         if progress > self._full_at:
             self._make_room()
         PROGRESS.pack_into(bound.mv, bound.progress_offset, progress)
         self._kick(bound.entry)
         return progress
+
+    def submit_bound_again(self, bound: BoundSegment, last: int) -> int:
+        if self._progress_mv[self._progress_index] >= last:
+            return self.submit_bound(bound)
+        # The GPU has yet to read the bound progress words, which hold `last`: this run gets its own behind it.
+        if bound.body_entry is not None:
+            self._make_room()
+            self._kick(bound.body_entry)
+        return self._submit_piece(())
 
     def _make_room(self) -> None:
         """Return once the ring has a free entry: at most `entries - 1` may be outstanding."""
@@ -187,8 +212,15 @@ class GpFifo:
         submitted = self.submitted
         put = (submitted + 1) & self._mask
         self._ring[submitted & self._mask] = entry
-        self._fence()
-        self._gp_put[0] = put
-        self._fence()
         self.submitted = submitted + 1
-        self._doorbell[DOORBELL_WORD] = self._token
+        try:
+            self._fence()
+            self._gp_put[0] = put
+            self._fence()
+            self._doorbell[DOORBELL_WORD] = self._token
+        except KeyboardInterrupt:  # half done would be neither submitted nor not: finish, then let it through
+            self._fence()
+            self._gp_put[0] = put
+            self._fence()
+            self._doorbell[DOORBELL_WORD] = self._token
+            raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.core.program import UNSIGNED, Param, item_format, scalar_bits
 from hcqrt.core.queue import PackedQueue
+from hcqrt.core.signal import MASK64
 from hcqrt.core.sints import Variable, is_symbolic
 from hcqrt.errors import LaunchError
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def pack_launch_words(dev: NVDevice) -> PackedQueue:
-    """The command words of every launch, with the QMD's address and the timeline value left open."""
-    qmd_va, value, progress = Variable("qmd_va"), Variable("value"), Variable("progress")
-    queue = dev.compute_queue().wait(dev.timeline_signal, value - 1).memory_barrier().launch(qmd_va)
-    return PackedQueue(queue, dev.compute_fifo, (qmd_va, value), progress)
+    """The command words of every launch, with the QMD's address and the timeline value to wait for left open."""
+    qmd_va, before, progress = Variable("qmd_va"), Variable("before"), Variable("progress")
+    queue = dev.compute_queue().wait(dev.timeline_signal, before).memory_barrier().launch(qmd_va)
+    return PackedQueue(queue, dev.compute_fifo, (qmd_va, before), progress)
 
 
 def gapped_format(params: Sequence[Param]) -> str:
@@ -83,11 +84,19 @@ class PackedLaunch:
             except struct.error:
                 vals = self._convert(bufs, vals)
                 self._pack_into(ring.mv, offset, prefix, *addresses, *vals, qmd_a, value, qmd_b, lower, upper, qmd_c)
-            progress = self._compute.submit_packed(self._packed, va + self._prg.qmd_offset, value)
-            ring.cursor = offset + self._slot_bytes
-            ring.segment.fence = progress
-            dev.timeline_value = value + 1
-            dev.last_launch = self._prg.name
+            compute = self._compute
+            submitted = compute.submitted
+            try:
+                dev.timeline_value = value + 1 & MASK64
+                ring.cursor = offset + self._slot_bytes
+                dev.last_launch = self._prg.name
+                ring.segment.fence = compute.submit_packed(self._packed, va + self._prg.qmd_offset, value - 1 & MASK64)
+            except BaseException:  # also Ctrl-C: what was submitted stays counted, what was not must not be waited for
+                if compute.submitted == submitted:
+                    dev.timeline_value = value
+                else:
+                    ring.segment.fence = compute.submitted
+                raise
 
     def _reshape(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> list[int]:
         """Check number, owner and kind of the arguments, and make the struct for this number of buffers and values."""

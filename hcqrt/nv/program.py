@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.bits import align_up
 from hcqrt.core.program import CLikeArgsState, HCQArgsState, HCQProgram, Launch, Param, Resources, Size
-from hcqrt.core.sints import Sint, is_symbolic
+from hcqrt.core.sints import Sint, as_sint, is_symbolic
 from hcqrt.errors import BinaryError, LaunchError
 from hcqrt.nv.image import Image
 from hcqrt.nv.launch import PackedLaunch
@@ -124,11 +124,14 @@ class NVProgram(HCQProgram):
 
     def prepare(self, global_size: Size, local_size: Size, dynamic_shared: int) -> Launch:
         template = self.template(global_size, local_size, dynamic_shared)
+        if template.symbols:
+            raise LaunchError(f"{self.name}: a size is a symbol; build a queue and submit it with values")
         return PackedLaunch(self, template)
 
     def template(self, grid: Sequence[Sint], block: Sequence[Sint], dynamic_shared: int) -> QmdTemplate:
         """The QMD of one shape; kept, unless it has symbols."""
         self._live()
+        grid, block = [as_sint(size) for size in grid], [as_sint(size) for size in block]
         self.check_shape(grid, block, dynamic_shared)
         kernel, chip = self.kernel, self.dev.chip
         shared = align_up(self._shared_bytes(dynamic_shared) + self._reserve, chip.shared_unit)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from hcqrt.autogen.nv import clc7b5 as ce
 from hcqrt.autogen.nv import clc7c0 as compute
 from hcqrt.autogen.nv import clc56f as host
+from hcqrt.core.buffer import HCQBuffer
 from hcqrt.core.patch import MemoryPatch
 from hcqrt.core.program import HCQArgsState, three
 from hcqrt.core.queue import HWQueue
-from hcqrt.core.sints import Sint, hi_lo, is_symbolic, lo_hi
+from hcqrt.core.sints import Sint, as_sint, hi_lo, is_symbolic, lo_hi
+from hcqrt.errors import HCQError, LaunchError
 from hcqrt.nv.methods import ACQUIRE_GEQ, COMPUTE, COPY, HOST, IMMD, RELEASE_TIMESTAMP, header
 
 if TYPE_CHECKING:
@@ -46,10 +48,10 @@ class NVQueue(HWQueue):
         return self.q(header(subchannel, offset, len(data)), *data)
 
     def wait(self, signal: HCQSignal, value: Sint) -> Self:
-        return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(value), ACQUIRE_GEQ)
+        return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(as_sint(value)), ACQUIRE_GEQ)
 
     def signal(self, signal: HCQSignal, value: Sint) -> Self:
-        return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(value), RELEASE_TIMESTAMP)
+        return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(as_sint(value)), RELEASE_TIMESTAMP)
 
     def timestamp(self, signal: HCQSignal) -> Self:
         return self.signal(signal, 0)
@@ -97,17 +99,17 @@ class NVComputeQueue(NVQueue):
 
     def signal(self, signal: HCQSignal, value: Sint) -> Self:
         """Through a release slot of the QMD when a launch came last, else by the host after the engine is idle."""
-        if self._active is None or self._releases == 2:
+        if self._active is None or self._releases == 2 or self._in_flight:  # a QMD in flight is the GPU's
             self._active, self._running = None, False
             return super().signal(signal, value)
         template, mv, start = self._active
         slot = template.layout.release_offsets[self._releases]
-        self._releases += 1
         enable = template.layout.release_flags
         if is_symbolic(signal.value_va):
             raise ValueError("a signal's address cannot be a symbol")
+        self._patch(MemoryPatch(mv, start + slot + 8, "Q", as_sint(value), None))  # first: it refuses what is too wide
         struct.pack_into("<2I", mv, start + slot, signal.value_va & 0xFFFF_FFFF, enable | signal.value_va >> 32)
-        self._patch(MemoryPatch(mv, start + slot + 8, "Q", value, None))
+        self._releases += 1
         return self
 
     def exec(
@@ -119,12 +121,19 @@ class NVComputeQueue(NVQueue):
         dynamic_shared: int = 0,
     ) -> Self:
         grid, block = three(global_size, "global_size"), three(local_size, "local_size")
+        matching = args_state.prg is prg and prg.dev is self.dev
+        if not matching:
+            raise LaunchError(
+                f"{prg.name} of {prg.dev.name} cannot run on {self.dev.name} with arguments of {args_state.prg.name}; "
+                "fill_kernargs and queue must be of the program and its device"
+            )
         try:
             template = prg.templates[grid, block, dynamic_shared]
         except KeyError:
             template = prg.template(grid, block, dynamic_shared)
         if args_state.used:  # the slot's QMD and dimensions belong to an earlier launch with the same arguments
-            args_state = args_state.copy_of(self.dev.kernargs, prg.slot_bytes)
+            with self.dev.lock:
+                args_state = args_state.copy_of(self.dev.kernargs, prg.slot_bytes)
         args_state.used = True
         self.bind_args_state(args_state)
         mv, bank0, start = args_state.mv, args_state.offset, args_state.offset + prg.qmd_offset
@@ -134,7 +143,7 @@ class NVComputeQueue(NVQueue):
         template.store_bank0(mv, start, args_state.va)
         if template.symbols:
             self._patch_symbols(template, mv, bank0, start)
-        if self._active is not None:
+        if self._active is not None and not self._in_flight:
             previous, previous_mv, previous_start = self._active
             previous.store_dependent(previous_mv, previous_start, va)
         else:
@@ -171,10 +180,10 @@ class NVCopyQueue(NVQueue):
 
     def copy(self, dest: Any, src: Any, nbytes: Sint) -> Self:
         """Copy `nbytes`, in pieces the engine can take; a symbolic size must be below 2**32."""
-        dest_va, src_va = address_of(dest), address_of(src)
-        if is_symbolic(nbytes):
-            return self._copy_piece(dest_va, src_va, nbytes)
-        total: Any = nbytes
+        total = as_sint(nbytes)
+        dest_va, src_va = self._place(dest, total), self._place(src, total)
+        if is_symbolic(total):
+            return self._copy_piece(dest_va, src_va, total)
         for done in range(0, total, COPY_BYTES_MAX):
             self._copy_piece(dest_va + done, src_va + done, min(COPY_BYTES_MAX, total - done))
         return self
@@ -186,19 +195,25 @@ class NVCopyQueue(NVQueue):
 
     def copy_2d(self, dest: Any, src: Any, row_bytes: Sint, rows: Sint, dest_pitch: Sint, src_pitch: Sint) -> Self:
         """Copy `rows` rows of `row_bytes`, which start `dest_pitch` and `src_pitch` bytes apart."""
-        for pitch in (dest_pitch, src_pitch):
-            if not is_symbolic(pitch) and not is_symbolic(row_bytes) and pitch < row_bytes:  # type: ignore[operator]
-                raise ValueError(f"rows of {row_bytes} bytes overlap at a pitch of {pitch}")
-        self.method(COPY, ce.NVC7B5_OFFSET_IN_UPPER, *hi_lo(address_of(src)), *hi_lo(address_of(dest)))
-        self.method(COPY, ce.NVC7B5_PITCH_IN, src_pitch, dest_pitch, row_bytes, rows)
+        width, count = as_sint(row_bytes), as_sint(rows)
+        places = []
+        for place, pitch in ((src, as_sint(src_pitch)), (dest, as_sint(dest_pitch))):
+            if not is_symbolic(pitch) and not is_symbolic(width) and pitch < width:
+                raise ValueError(f"rows of {width} bytes overlap at a pitch of {pitch}")
+            known = not any(map(is_symbolic, (pitch, width, count)))
+            if known and (width < 0 or count < 1):
+                raise ValueError(f"{count} rows of {width} bytes: there must be one row at least")
+            places.append(self._place(place, (count - 1) * pitch + width if known else width))
+        self.method(COPY, ce.NVC7B5_OFFSET_IN_UPPER, *hi_lo(places[0]), *hi_lo(places[1]))
+        self.method(COPY, ce.NVC7B5_PITCH_IN, as_sint(src_pitch), as_sint(dest_pitch), width, count)
         return self.method(COPY, ce.NVC7B5_LAUNCH_DMA, COPY_LINEAR | COPY_MULTI_LINE)
 
     def fill(self, dest: Any, nbytes: Sint, byte: int) -> Self:
         """Set `nbytes` bytes to `byte`, four at a time where address and size allow."""
         if not 0 <= byte <= 0xFF:
             raise ValueError(f"fill value {byte} is not a byte")
-        va: Any = address_of(dest)
-        size: Any = nbytes
+        size = as_sint(nbytes)
+        va = self._place(dest, size)
         wide = isinstance(va, int) and isinstance(size, int) and va % 4 == size % 4 == 0
         unit = 4 if wide else 1
         self.method(COPY, ce.NVC7B5_SET_REMAP_CONST_B, byte * 0x0101_0101 if wide else byte, REMAP_FILL[unit])
@@ -210,7 +225,16 @@ class NVCopyQueue(NVQueue):
             self.method(COPY, ce.NVC7B5_LAUNCH_DMA, COPY_LINEAR | COPY_REMAP)
         return self
 
-
-def address_of(place: Any) -> Any:
-    """The GPU address of a buffer, or the address itself."""
-    return getattr(place, "va_addr", place)
+    def _place(self, place: Any, nbytes: Any) -> Any:
+        """The GPU address of `nbytes` at the start of a buffer, or the address given."""
+        if not is_symbolic(nbytes) and nbytes < 0:
+            raise ValueError(f"{nbytes} bytes to copy or fill")
+        if not isinstance(place, HCQBuffer):
+            return as_sint(place)
+        if place.dev is None and not is_symbolic(place.va_addr):
+            raise HCQError(f"{place!r}: allocate another")
+        if place.dev is not None and place.dev is not self.dev:
+            raise LaunchError(f"{place!r} is of {place.dev.name}, the queue is of {self.dev.name}")
+        if not is_symbolic(nbytes) and not is_symbolic(place.size) and nbytes > place.size:
+            raise ValueError(f"{nbytes} bytes at {place!r} leave the buffer")
+        return place.va_addr
