@@ -107,10 +107,9 @@ def test_a_slot_larger_than_a_segment_is_refused():
 @given(st.lists(st.tuples(st.integers(1, 1024), st.integers(0, 3)), min_size=1, max_size=300))
 def test_ring_never_hands_out_words_in_flight(steps):
     gpu = Gpu(8192, 4)
-    ring, flights, value = gpu.ring, [], 0
-    for nbytes, retire in steps:
+    ring, flights = gpu.ring, []
+    for value, (nbytes, retire) in enumerate(steps, 1):
         offset = ring.alloc(nbytes)
-        value += 1
         ring.segment.fence = value
         flights = [f for f in flights if f[0] > gpu.retired]
         assert all(ring.va + offset + nbytes <= a or b <= ring.va + offset for _, a, b in flights)

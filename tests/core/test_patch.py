@@ -20,8 +20,9 @@ U64 = st.integers(0, (1 << 64) - 1)
 def test_memory_always_holds_the_last_values(changes, first):
     memory = memoryview(bytearray(200))
     variables = [Variable(f"v{i}") for i in range(10)]
-    plan = PatchPlan([MemoryPatch(memory, 16 * i, "Q", v, None) for i, v in enumerate(variables)]
-                     + [MemoryPatch(memory, 16 * i + 8, "I", v & 0xFFFF_FFFF, None) for i, v in enumerate(variables)])  # fmt: skip
+    whole = [MemoryPatch(memory, 16 * i, "Q", v, None) for i, v in enumerate(variables)]
+    low = [MemoryPatch(memory, 16 * i + 8, "I", v & 0xFFFF_FFFF, None) for i, v in enumerate(variables)]
+    plan = PatchPlan(whole + low)
     values = dict(zip(variables, first, strict=True))
     for change in [{}, *changes]:
         values.update({variables[i]: value for i, value in change.items()})
