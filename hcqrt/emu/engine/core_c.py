@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import hcqrt.emu.engine._core as _core
 from hcqrt.emu.engine import core_sources, uops
-from hcqrt.emu.engine.launch import FAULT_KINDS, EngineFault, Launch, Result
+from hcqrt.emu.engine.launch import FAULT_KINDS, EngineFault, Launch, Range, Result
 from hcqrt.emu.engine.uops import InvalidProgram, Program
 
 ffi, lib = _core.ffi, _core.lib
@@ -16,8 +17,8 @@ if ffi.string(lib.hcqrt_digest()).decode() != core_sources.digest():
     raise ImportError("the C core was compiled from other sources: build it again")
 ACCESSES = ("", "read", "write", "atomic")
 _RANGE = np.dtype([("va", "<u8"), ("nbytes", "<u8"), ("host", "<u8"), ("writable", "<u4"), ("atomic", "<u4")])
-_BANK = np.dtype([("number", "<u8"), ("host", "<u8"), ("nbytes", "<u8")])
 _PLACE = np.dtype([("pc", "<u8"), ("position", "<u8")])
+KEPT_TABLES = 8
 
 
 class Prepared:
@@ -45,30 +46,41 @@ def _prepared(program: Program) -> Prepared:
     return prepared
 
 
-def _table(rows: Any, dtype: Any) -> Any:
-    table = np.array(list(rows), dtype)
-    table.sort(order=dtype.names[0])
-    return table
+class RangeTables:
+    """Range tables as the C core takes them, by the list they were made of: an address space hands out the same list
+    for as long as nothing in it changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Sequence[Range], Any]] = {}
+
+    def get(self, rows: Sequence[Range]) -> Any:
+        kept = self._kept.get(id(rows))
+        if kept is not None and kept[0] is rows and len(kept[1]) == len(rows):
+            return kept[1]
+        table = np.array(list(rows), _RANGE)
+        table.sort(order="va")
+        if len(self._kept) >= KEPT_TABLES:
+            self._kept.clear()
+        self._kept[id(rows)] = rows, table
+        return table
+
+
+_TABLES = RangeTables()
 
 
 def run(program: Program, launch: Launch) -> Result:
     """Run a lowered program over the whole grid. The result and all memory are the same as those of the NumPy core."""
     prepared = _prepared(program)
-    ranges = _table(launch.memory.ranges(), _RANGE)
-    banks = _table(((number, *where) for number, where in launch.constants.items()), _BANK)
+    ranges = _TABLES.get(launch.memory.ranges())
+    banks = ffi.new("Bank[]", [(number, *where) for number, where in launch.constants.items()])
     job = ffi.new("Job *")
-    for name, kind, array in (
-        ("records", "Record", prepared.records), ("places", "Place", prepared.places),
-        ("ranges", "Range", ranges), ("banks", "Bank", banks),
-    ):  # fmt: skip
-        setattr(job, name, _pointer(kind, array))
-    job.count, job.place_count = len(prepared.records), len(prepared.places)
-    job.range_count, job.bank_count = len(ranges), len(banks)
-    job.entry, job.budget, job.clock_ns = program.entry, launch.budget, launch.clock_ns
-    job.shared_bytes, job.local_low, job.local_high = (
-        launch.shared_bytes, launch.local_low_bytes, launch.local_high_bytes
-    )  # fmt: skip
-    job.local_window, job.shared_window = launch.local_window_va, launch.shared_window_va
+    job.records, job.count, job.entry = _pointer("Record", prepared.records), len(prepared.records), program.entry
+    job.places, job.place_count = _pointer("Place", prepared.places), len(prepared.places)
+    job.ranges, job.range_count = _pointer("Range", ranges), len(ranges)
+    job.banks, job.bank_count = banks, len(banks)
+    job.shared_bytes, job.shared_window = launch.shared_bytes, launch.shared_window_va
+    job.local_low, job.local_high = launch.local_low_bytes, launch.local_high_bytes
+    job.local_window, job.budget, job.clock_ns = launch.local_window_va, launch.budget, launch.clock_ns
     job.grid, job.block = launch.grid, launch.block
     outcome = ffi.new("Outcome *")
     if lib.hcqrt_run(job, outcome) != 0:

@@ -12,7 +12,7 @@ Dim3 = tuple[int, int, int]
 
 
 class GpuMemory(Protocol):
-    """The address space of the launch; host pointers stay valid while it runs."""
+    """The address space of the launch; host pointers stay valid while it runs, and a list once given never changes."""
 
     def ranges(self) -> Sequence[Range]: ...
 
