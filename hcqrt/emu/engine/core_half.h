@@ -20,13 +20,19 @@ static void halves(Machine *m, const Record *r, int slot, Wide v[2]) {
     }
 }
 
+/* float64 to 16 bits; f16 to nearest is what nearly all kernels ask for. */
+static uint32_t to_half(double x, Format form, uint32_t mode) {
+    if (form.mantissa == 7) return narrow(x, BFLOAT, mode);
+    return mode == U_RN ? narrow(x, HALF, U_RN) : narrow(x, HALF, mode);
+}
+
 static uint32_t finish_half(const Record *r, double x, Format form) {
-    uint32_t bits = narrow(x, form, mode_of(r));
+    uint32_t bits = to_half(x, form, mode_of(r));
     if (!HAS(r, U_FTZ | U_SAT)) return bits;
     double value = widen_half(bits, form);
     if (HAS(r, U_FTZ)) value = flush_half(value, form);
     if (HAS(r, U_SAT)) value = saturate_double(value);
-    return narrow(value, form, U_RN);
+    return to_half(value, form, U_RN);
 }
 
 static void put_halves(Machine *m, const Record *r, const Wide *low, const Wide *high) {
@@ -137,8 +143,8 @@ static void put_float(Machine *m, const Record *r, const Wide *x, uint32_t forma
         EACH out.u[i] = finish32(r, to_single(x->f[i], mode));
     } else {
         Format form = format_of(format);
-        EACH out.u[i] = narrow(x->f[i], form, mode);
-        if (HAS(r, U_SAT)) EACH out.u[i] = narrow(saturate_double(widen_half(out.u[i], form)), form, U_RN);
+        EACH out.u[i] = to_half(x->f[i], form, mode);
+        if (HAS(r, U_SAT)) EACH out.u[i] = to_half(saturate_double(widen_half(out.u[i], form)), form, U_RN);
     }
     put(m, r->d, &out);
 }
@@ -228,6 +234,6 @@ static void op_f2fp(Machine *m, const Record *r) {
     const Row *a = single(m, r, 0, &ra), *b = single(m, r, 1, &rb);
     Format form = half_format(r);
     uint32_t mode = mode_of(r);
-    EACH out.u[i] = narrow(a->f[i], form, mode) << 16 | narrow(b->f[i], form, mode);
+    EACH out.u[i] = to_half(a->f[i], form, mode) << 16 | to_half(b->f[i], form, mode);
     put(m, r->d, &out);
 }

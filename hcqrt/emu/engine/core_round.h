@@ -11,6 +11,8 @@ typedef struct {
     int mantissa, exponent; /* sizes of the fields */
 } Format;
 
+#define INLINE static inline __attribute__((always_inline)) /* for one format at a time, known to the compiler */
+
 static const Format HALF = {10, 5}, BFLOAT = {7, 8}, SINGLE = {23, 8}, DOUBLE = {52, 11};
 
 #define NAN32 0x7FFFFFFFu
@@ -35,7 +37,7 @@ static inline uint64_t infinity_of(Format f) { return (((uint64_t)1 << f.exponen
 
 /* (-1)**minus * mantissa * 2**(exponent - top), rounded once. `mantissa` has bit `top` set; a smaller one is right
  * only below the format's smallest normal number. */
-static uint64_t pack(int minus, uint64_t mantissa, int top, int exponent, Format form, uint32_t mode) {
+INLINE uint64_t pack(int minus, uint64_t mantissa, int top, int exponent, Format form, uint32_t mode) {
     int smallest = 1 - bias_of(form), below = exponent < smallest ? smallest - exponent : 0;
     int shift = top - form.mantissa + below;
     uint64_t sign = (uint64_t)minus << (form.mantissa + form.exponent);
@@ -61,7 +63,7 @@ static uint64_t pack(int minus, uint64_t mantissa, int top, int exponent, Format
 }
 
 /* A float64 rounded to bits of a smaller format; NaNs become the canonical one. */
-static uint32_t narrow(double x, Format form, uint32_t mode) {
+INLINE uint32_t narrow(double x, Format form, uint32_t mode) {
     uint64_t raw = bits_of(x), magnitude = raw & ~SIGN64, mantissa = magnitude & (HIDDEN64 - 1);
     int minus = raw >> 63 != 0, biased = (int)(magnitude >> 52), top = form.mantissa + form.exponent;
     if (biased == 0x7FF) {
