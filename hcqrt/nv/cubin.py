@@ -99,8 +99,8 @@ class CubinReader:
         data = bytearray()
         code = [s for s in self.elf.sections if s.name.startswith(".text.") and not s.flags & SHF_MERCURY]
         other = [s for s in self.elf.sections if self._is_data(s)]
-        for section in (*other, *code):
-            align = max(section.align, CODE_ALIGN if section in code else BANK_ALIGN)
+        for section, least in (*((s, BANK_ALIGN) for s in other), *((s, CODE_ALIGN) for s in code)):
+            align = max(section.align, least)
             if align > 1 << 20 or align & align - 1:
                 raise BinaryError(f"damaged file: section {section.name} is aligned to {section.align}")
             start = align_up(len(data), align)

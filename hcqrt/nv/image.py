@@ -73,13 +73,12 @@ class Image:
 
     def pick(self, name: str | None) -> Kernel:
         """The kernel called `name`, or the only one. Raises BinaryError listing what there is."""
-        present = ", ".join(self.kernels) or "none"
         if name is None and len(self.kernels) == 1:
             name = next(iter(self.kernels))
         if name is None:
-            raise BinaryError(f"the file has {len(self.kernels)} kernels, say which: {present}")
+            raise BinaryError(f"the file has {len(self.kernels)} kernels, say which: {', '.join(self.kernels)}")
         if name not in self.kernels:
-            raise BinaryError(f"no kernel {name!r} in the file; it has: {present}")
+            raise BinaryError(f"no kernel {name!r} in the file; it has: {', '.join(self.kernels)}")
         kernel = self.kernels[name]
         if kernel.unresolved:
             raise BinaryError(

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL, CUDA_INFO = 1, 2, 3, 4, 8, 9, 0x70000000
+NOP = struct.pack("<2Q", 0x7918, 0x000FC00000000000)  # opcode 918, always, waiting for nothing (sass facts)
+ENTRY_BYTES = {SYMTAB: 24, RELA: 24, REL: 16}  # sh_entsize
 WRITE, ALLOC, EXEC = 1, 2, 4
 OBJECT, FUNC, SECTION = 1, 2, 3
 LOCAL, GLOBAL, WEAK = 0, 1, 2
@@ -142,7 +144,7 @@ class Writer:
 
     def _texts(self) -> None:
         for number, kernel in enumerate(self.module.kernels):
-            code = kernel.code + bytes(-len(kernel.code) % 128)
+            code = kernel.code + NOP * (-len(kernel.code) % 128 // len(NOP))
             flags = ALLOC | EXEC | (kernel.barriers << 20 if self.module.abi == 7 else 0)
             symbol = len(self.module.kernels) + number + 1  # section symbols come first
             info = symbol | (kernel.registers << 24 if self.module.sm < 90 else 0)
@@ -244,7 +246,9 @@ class Writer:
             body += bytes(-len(body) % align)
             size = int(section.get("size", len(data)))
             numbers = (section["kind"], section.get("flags", 0), 0, len(body) if section["kind"] else 0, size)
-            heads += struct.pack("<2I4Q2I2Q", place, *numbers, section.get("link", 0), section.get("info", 0), align, 0)
+            links = (section.get("link", 0), section.get("info", 0), align if section["kind"] else 0)
+            entry = ENTRY_BYTES.get(int(section["kind"]), 0)
+            heads += struct.pack("<2I4Q2I2Q", place, *numbers, *links, entry)
             body += data
         body += bytes(-len(body) % 8)
         osabi, version = DRIVER[self.module.abi]
