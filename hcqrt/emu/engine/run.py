@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,9 @@ CORES = ("c", "numpy")
 _PROGRAMS = ProgramCache()  # by content only, so machines may share it
 
 
+@functools.cache
 def c_core() -> Any:
-    """The C core's module, or None when it was not built."""
+    """The C core's module, or None when it was not built, or from other sources than these."""
     try:
         return importlib.import_module("hcqrt.emu.engine.core_c")
     except ImportError:
