@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 import pytest
+from cores import CORES, direct
 from random_programs import random_case
 from uop_programs import Buffers, const, engine_ns, imm, launch, operands, program, reg, vector_add, vector_add_launch
 
@@ -14,12 +15,12 @@ from hcqrt.emu.engine.core_numpy import grid
 from hcqrt.emu.engine.uops import A64, FULL, RM, SIGNED, record
 
 
-@pytest.fixture(params=("wide", "narrow"))
+@pytest.fixture(params=("wide", "narrow", *(core for core in CORES if core != "numpy")))
 def run(request, monkeypatch):
-    """`core_numpy.run`, once free to go wide and once block by block."""
+    """`core_numpy.run`, once free to go wide and once block by block, and every other core."""
     if request.param == "narrow":
         monkeypatch.setattr(grid, "can_go_wide", lambda records: False)
-    return core_numpy.run
+    return direct("numpy" if request.param in ("wide", "narrow") else request.param)
 
 
 def lane_index(block_threads):
