@@ -39,9 +39,13 @@ def open_device(name: str = "NV", system: System | None = None) -> HCQDevice:
 
 
 def devices(system: System | None = None) -> list[DeviceInfo]:
-    """Every GPU found, usable or not, with the reason; never raises."""
+    """Every GPU found, usable or not, with the reason; never raises. Where a setting is malformed none is usable."""
     from hcqrt.nv.discover import devices as nv_devices
+    from hcqrt.nv.discover import unusable
 
-    config = Config.from_environ()
-    machine = system if system is not None else System.default(config.system)
+    try:
+        config = Config.from_environ()
+        machine = system if system is not None else System.default(config.system)
+    except ValueError as error:
+        return [unusable("NV:0", "", -1, "", str(error))]
     return list(nv_devices(machine, config))

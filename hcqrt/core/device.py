@@ -285,6 +285,7 @@ class HCQDevice(ABC):
             for _, _, memory in self._live.values():
                 undo.callback(self._release, memory)
             self._live.clear()
+            self._in_use = 0
             self._pending.clear()
             if self._cache is not None:
                 undo.callback(self._cache.clear)

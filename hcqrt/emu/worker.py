@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import weakref
 from collections import deque
@@ -32,6 +33,7 @@ class GpuWorker:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="hcqrt-emulated-gpu", daemon=True)
             self._thread.start()
+            atexit.register(stop_at_exit, weakref.ref(self))
 
     def wake(self) -> None:
         """Memory may have changed: a queue that waits for it should look again."""
@@ -62,3 +64,10 @@ class GpuWorker:
                 doorbell(token)
         while not self._stopped and system.pump():
             pass
+
+
+def stop_at_exit(reference: weakref.ref[GpuWorker]) -> None:
+    """A process that ends without closing its device: the GPU must not run while its memory is torn down."""
+    worker = reference()
+    if worker is not None:
+        worker.stop()

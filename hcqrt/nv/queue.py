@@ -102,6 +102,7 @@ class NVComputeQueue(NVQueue):
         if self._active is None or self._releases == 2 or self._in_flight:  # a QMD in flight is the GPU's
             self._active, self._running = None, False
             return super().signal(signal, value)
+        self.dev.check_usable()  # a closed device has no memory to write the release to
         template, mv, start = self._active
         slot = template.layout.release_offsets[self._releases]
         enable = template.layout.release_flags

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command == "info":
             from hcqrt.tools.info import run_info
 
-            return run_info(system, args.json)
+            return run_info(system, args.device or [], as_json=args.json)
         from hcqrt.tools.smoke import run_smoke
 
         return run_smoke(system, args.device or ["NV"], as_json=args.json, quick=args.quick)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hcqrt.errors import HCQError
 from hcqrt.fileio import System
-from hcqrt.opening import devices
+from hcqrt.opening import devices, parse_name
 from hcqrt.tools.checks import CHECKS, CheckFailed, Context
 
 BAR_WIDTH = 24
@@ -43,7 +43,7 @@ def describe(system: System, name: str) -> dict[str, Any]:
     return {
         "device": name,
         "arch": info.arch if info else "unknown",
-        "driver": info.driver if info else "unknown",
+        "driver": (info and info.driver) or "unknown",
         "emulated": emulated(system),
     }
 
@@ -68,8 +68,7 @@ def run_device(system: System, name: str, *, as_json: bool, quick: bool) -> dict
     """All checks of one device; those after a failure that broke the device fail at once with its reason."""
     stream = sys.stderr if as_json else sys.stdout
     context = Context(system, name, quick)
-    full_name = name if ":" in name else f"{name}:0"
-    head = describe(system, full_name)
+    head = describe(system, name)
     print(f"{'emulated' if head['emulated'] else 'real'} {label(head)}", file=stream, flush=True)
     progress, checks = Progress(len(CHECKS)), []
     try:
@@ -88,8 +87,9 @@ def run_device(system: System, name: str, *, as_json: bool, quick: bool) -> dict
 
 
 def run_smoke(system: System, names: Sequence[str], *, as_json: bool, quick: bool) -> int:
-    """Exit status 1 when a check of any device fails."""
-    results = [run_device(system, name, as_json=as_json, quick=quick) for name in names]
+    """Exit status 1 when a check of any device fails. Raises DeviceNotFound, before any check, for what is no name."""
+    full = ["{}:{}".format(*parse_name(name)) for name in names]
+    results = [run_device(system, name, as_json=as_json, quick=quick) for name in full]
     failed = sum(not check["ok"] for result in results for check in result["checks"])
     if as_json:
         print(json.dumps(results[0] if len(results) == 1 else {"devices": results}, indent=1))

@@ -254,7 +254,7 @@ class Host:
             method = state.pending or next(segment.methods, None)
             if method is None:
                 return True
-            state.pending = None
+            state.pending = method  # stays so when Ctrl-C ends a run of the GPU: the next run does it again
             subchannel, offset, data = method
             try:
                 if offset < FIRST_ENGINE_METHOD:
@@ -262,8 +262,7 @@ class Host:
                 else:
                     state.engine_method(subchannel, offset, data)
             except Blocked:
-                state.pending = method
                 return moved
-            moved = True
+            state.pending, moved = None, True
             if state.yielded:
                 return True
