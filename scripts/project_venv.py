@@ -22,7 +22,8 @@ def check_python(command):
     text = run.stdout.decode().split()
     version = tuple(int(part) for part in text[0].split(".")) if text else (0, 0)
     if version < LEAST:
-        fail("hcqrt needs Python %d.%d or later, %s is %s; set PYTHON to a newer one" % (LEAST + (command, text[:1])))
+        found = text[0] if text else "not a Python"
+        fail("hcqrt needs Python %d.%d or later, %s is %s; set PYTHON to a newer one" % (LEAST + (command, found)))
     if run.returncode:
         fail("Python %d.%d has no venv module; install it (package python3-venv) and try again" % version)
     return version
@@ -34,8 +35,8 @@ def fingerprint(command, extras):
         path = os.path.join(ROOT, source)
         files = [path]
         if os.path.isdir(path):
-            files = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith((".c", ".h"))]
-            files.append(os.path.join(path, "build_core.py"))
+            names = [name for name in sorted(os.listdir(path)) if name.endswith((".c", ".h", ".py"))]
+            files = [os.path.join(path, name) for name in names]
         for name in files:
             if os.path.exists(name):
                 with open(name, "rb") as file:
