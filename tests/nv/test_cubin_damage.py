@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_nak import blob
 
-from hcqrt.errors import BinaryError
+from hcqrt.errors import BinaryError, HCQError
 from hcqrt.nv.loader import load
 from hcqrt.nv.nak import load_nak
 
@@ -210,3 +210,19 @@ def test_two_kernels_in_one_section_are_damage():
     writer._texts = with_twin
     with pytest.raises(BinaryError, match="kernels k and twin share a section"):
         load(writer.build())
+
+
+def test_a_device_that_loads_damaged_files_raises_nothing_else_and_keeps_nothing(dev, system):
+    rng, before = random.Random(5), system.live_objects()
+    for _ in range(400):
+        data = bytearray(rng.choice([*BINARIES[:2], *BINARIES[3:]]))
+        place, width = rng.randrange(len(data) - 8), rng.choice((1, 2, 4))
+        data[place : place + width] = rng.choice((bytes(width), b"\xff" * width, rng.randbytes(width)))
+        try:
+            prg = dev.program(bytes(data), "first" if data[:4] == b"\x7fELF" else None)
+            prg.template((1, 1, 1), prg.kernel.required_block or (1, 1, 1), 0)
+        except HCQError:
+            continue
+        prg.close()
+    dev.program(BINARIES[0], "first").close()
+    assert len(system.live_objects()) <= len(before) + 8  # local memory, and what the cache keeps
