@@ -23,15 +23,17 @@ def parse_name(name: str) -> tuple[str, int]:
     return kind.upper(), int(index or 0)
 
 
-def open_device(name: str = "NV", system: System | None = None) -> HCQDevice:
+def open_device(name: str = "NV", system: System | None = None, *, config: Config | None = None) -> HCQDevice:
     """Open a GPU; a context manager. `system=None` is the real machine, unless HCQRT_SYSTEM says otherwise.
+
+    `config` takes the place of the HCQRT_* settings.
 
     Raises:
         DeviceNotFound: no such GPU, or a node or driver is missing; the text says which and what to do.
         DriverError: the driver refused a step of bring-up. Nothing stays open.
     """
     kind, index = parse_name(name)
-    config = Config.from_environ()
+    config = config or Config.from_environ()
     machine = system if system is not None else System.default(config.system)
     from hcqrt.nv.device import NVDevice
 
