@@ -12,7 +12,8 @@ import numpy as np
 from hcqrt.emu.engine import uops
 from hcqrt.emu.engine.launch import Launch
 from hcqrt.emu.engine.lower_sass import lower
-from hcqrt.emu.engine.uops import NUMBERS, Program, record, verify
+from hcqrt.emu.engine.uops import NUMBERS, Program, record
+from hcqrt.emu.engine.verify import verify
 from hcqrt.emu.memory import MmuFault
 from hcqrt.errors import HCQError
 from hcqrt.isa.sass import SassError, decode

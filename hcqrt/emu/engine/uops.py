@@ -212,37 +212,3 @@ def record(op: str, **fields: Any) -> Any:
 
 class InvalidProgram(ValueError):
     """A record breaks the contract: a bug of lowering, never of the code that was lowered."""
-
-
-PAIR_DESTINATIONS = {"MADW", "DADD", "DMUL", "DFMA", "DMNMX"}
-WIDTH_REGISTERS = {W_64: 2, W_128: 4}
-
-
-def verify(program: Program) -> None:
-    """Check every index a core uses without asking again. Raises InvalidProgram naming the record."""
-    records = program.records
-    count = len(records)
-    if records.dtype != RECORD or not count or not 0 <= program.entry < count:
-        raise InvalidProgram("no records, or of another type")
-    for index, r in enumerate(records):
-        op = int(r["op"])
-        if op >= len(NAMES):
-            raise InvalidProgram(f"record {index}: op {op}")
-        label = NAMES[op]
-        for column in ("guard", "p", "p2", "p3", "pd", "pd2"):
-            if r[column] >= PREDICATES:
-                raise InvalidProgram(f"record {index} {label}: {column} {r[column]}")
-        span = 4  # the widest operand; scratch lies behind the registers, so every number below is safe
-        for slot in range(4):
-            kind, value = int(r["kind"][slot]), int(r["src"][slot])
-            if kind > CONST or (kind == REG and value + span > REGISTERS):
-                raise InvalidProgram(f"record {index} {label}: source {slot} kind {kind} value {value}")
-        d = int(r["d"])
-        if d != NO_REG and d + span > REGISTERS:
-            raise InvalidProgram(f"record {index} {label}: destination {d}")
-        if r["width"] > W_128 or r["space"] > S_GENERIC:
-            raise InvalidProgram(f"record {index} {label}: width {r['width']} space {r['space']}")
-        if label in ("BRA", "BSSY") and r["target"] >= count:
-            raise InvalidProgram(f"record {index} {label}: target {r['target']} of {count}")
-        if label in ("BSSY", "BSYNC", "BREAK", "BCLR") and not 0 <= r["imm"] < BARRIER_REGISTERS:
-            raise InvalidProgram(f"record {index} {label}: barrier register {r['imm']}")

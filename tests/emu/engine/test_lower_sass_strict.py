@@ -12,6 +12,7 @@ from sass_warp import UR, P, R, ins
 from hcqrt.emu.engine import uops
 from hcqrt.emu.engine.lower_sass import LoweringError, lower, mnemonics
 from hcqrt.emu.engine.lower_sass.lowering import HANDLERS, Lowering
+from hcqrt.emu.engine.verify import verify
 from hcqrt.isa.sass import (
     Const,
     Imm,
@@ -126,7 +127,7 @@ def test_records_follow_the_contract() -> None:
     assert constant["flags"] & uops.INV_B
     assert constant["imm"] == 1
     for records in ([one], [uniform], [constant]):
-        uops.verify(uops.Program(np.array(records), {PC: 0}))
+        verify(uops.Program(np.array(records), {PC: 0}))
 
 
 def test_only_the_last_record_of_an_instruction_may_change_what_its_guard_reads() -> None:
@@ -169,6 +170,6 @@ def test_a_flipped_bit_is_lowered_or_refused_and_never_breaks_the_contract() -> 
                     continue
                 kept += 1
                 if bit % 8 == 0:  # the check is slow; an eighth of the words will do
-                    uops.verify(uops.Program(np.array(records), {PC: 0}))
+                    verify(uops.Program(np.array(records), {PC: 0}))
     assert kept > 3000
     assert refused > 3000

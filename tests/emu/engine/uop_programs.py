@@ -13,6 +13,7 @@ import numpy as np
 from hcqrt.emu.engine import uops
 from hcqrt.emu.engine.launch import Launch, Result
 from hcqrt.emu.engine.uops import CONST, IMM, REG, Program, record
+from hcqrt.emu.engine.verify import verify
 
 BASE = 0x7F0000000000  # va of the first buffer
 STEP = 0x10000000
@@ -59,7 +60,7 @@ def program(*records: Any) -> Program:
         row["pc"] = 0x1000 + 16 * index
         row["flags"] |= uops.FIRST
     made = Program(array, {0x1000 + 16 * i: i for i in range(len(array))})
-    uops.verify(made)
+    verify(made)
     return made
 
 

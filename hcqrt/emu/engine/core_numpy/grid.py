@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import uops
 from ..launch import EngineFault, Launch, Result
+from ..verify import verify
 from . import ops_control, ops_float, ops_half, ops_integer, ops_memory, ops_warp
 from .access import Memory
 from .journal import Journal
@@ -38,6 +39,7 @@ def can_go_wide(records: list[Rec]) -> bool:
 def decode(program: uops.Program) -> list[Rec]:
     kept = program.detail.get("core_numpy")
     if kept is None:
+        verify(program)
         kept = program.detail["core_numpy"] = [Rec(index, raw) for index, raw in enumerate(program.records)]
     records: list[Rec] = kept
     return records
