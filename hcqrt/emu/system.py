@@ -13,6 +13,7 @@ from typing import Any
 from hcqrt.bits import is_pow2
 from hcqrt.emu.files import Driver, EmulatedFile, LiveObject, os_error
 from hcqrt.emu.host import HostMap
+from hcqrt.emu.interrupts import interrupts_held
 from hcqrt.emu.memory import PhysicalMemory
 from hcqrt.emu.pages import PagedSystem
 from hcqrt.emu.refusal import EmulatorRefusal
@@ -222,7 +223,7 @@ class EmulatedSystem(PagedSystem):
         """Let every GPU work until it has nothing to do. True when anything moved."""
         if self._running:
             return False
-        with self.lock:
+        with self.lock, interrupts_held():
             self.raise_late_refusal()
             self._running = True
             try:

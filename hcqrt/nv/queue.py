@@ -233,7 +233,7 @@ class NVCopyQueue(NVQueue):
         if not isinstance(place, HCQBuffer):
             return as_sint(place)
         if place.dev is None and not is_symbolic(place.va_addr):
-            raise HCQError(f"{place!r}: allocate another")
+            raise HCQError(f"{place!r} was closed; allocate another")
         if place.dev is not None and place.dev is not self.dev:
             raise LaunchError(f"{place!r} is of {place.dev.name}, the queue is of {self.dev.name}")
         if not is_symbolic(nbytes) and not is_symbolic(place.size) and nbytes > place.size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hcqrt.emu.engine.launch import Dim3, Launch, Result
+from hcqrt.emu.interrupts import interruptible
 
 Launcher = Callable[[Launch], Result]
 
@@ -23,4 +24,5 @@ def run_kernel(launch: Launch) -> Result:
     """Execute machine code for real. Raises MmuFault when code that is not mapped is fetched."""
     from hcqrt.emu.engine import run  # loads NumPy, so only when the first kernel runs
 
-    return run.launch(launch)
+    with interruptible():
+        return run.launch(launch)
