@@ -106,14 +106,16 @@ static void run_warp(Machine *m) {
 static int release(Machine *m) {
     int released = 0;
     for (uint32_t number = 0; number < U_BARRIER_REGISTERS; number++) {
-        uint32_t any = 0, living = 0, complete = 0, expected = m->expected[number];
+        uint32_t any = 0, living = 0, complete = 0, met = 0, expected = m->expected[number];
         for (uint32_t k = 0; k < m->warp_count; k++) {
             const Warp *w = &m->warps[k];
             any |= w->arrivals[number];
             living += w->live != 0;
-            complete += w->live != 0 && (w->live & ~w->arrivals[number]) == 0;
+            if (w->live & ~w->arrivals[number]) continue;
+            complete += w->live != 0;
+            met += w->arrivals[number] != 0; /* a warp may arrive and end */
         }
-        if (!any || (expected ? (uint64_t)LANES * complete < expected : complete < living)) continue;
+        if (!any || (expected ? (uint64_t)LANES * met < expected : complete < living)) continue;
         for (uint32_t k = 0; k < m->warp_count; k++) {
             Warp *w = &m->warps[k];
             for (uint32_t lanes = w->at_bar; lanes; lanes &= lanes - 1) {

@@ -154,7 +154,9 @@ def release(units: list[Unit]) -> bool:
         living = [unit for unit in units if unit.live.any()]
         complete = [unit for unit in living if unit.arrivals[number][unit.live].all()]
         expected = units[0].expected.get(number, 0)
-        if uops.LANES * len(complete) < expected if expected else len(complete) < len(living):
+        # Of a count of threads, a warp that arrived and has ended is part.
+        met = [unit for unit in units if unit.arrivals[number].any() and unit.arrivals[number][unit.live].all()]
+        if uops.LANES * len(met) < expected if expected else len(complete) < len(living):
             continue
         for unit in units:
             held = (unit.status == BAR) & (unit.waits_on == number)
