@@ -123,7 +123,7 @@ class HCQBuffer:
 
     def __del__(self) -> None:
         memory = getattr(self, "memory", None)
-        if memory is not None and self._parent is None and self.dev is not None:
+        if memory is not None and self._parent is None and self.dev is not None and not self.dev.closed:
             warnings.warn(f"{self!r} was dropped without close()", ResourceWarning, source=self, stacklevel=2)
             self.dev.drop(memory)
 

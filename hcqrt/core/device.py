@@ -290,6 +290,10 @@ class HCQDevice(ABC):
             if self._cache is not None:
                 undo.callback(self._cache.clear)
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def __enter__(self) -> Self:
         return self
 

@@ -159,3 +159,12 @@ def test_no_warning_is_raised_when_everything_is_closed(machine):
             buf.copyin(b"abc")
             assert bytes(buf.copyout()[:3]) == b"abc"
         gc.collect()
+
+
+def test_a_buffer_that_outlives_its_device_does_not_warn(machine):
+    with hcqrt.open_device("NV", machine()) as dev:
+        buf = dev.alloc(64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del buf
+        gc.collect()
