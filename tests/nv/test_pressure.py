@@ -13,16 +13,20 @@ import pytest
 
 import hcqrt
 from hcqrt import HCQBuffer, SignalTimeout, Variable
+from hcqrt.core import staging
+from hcqrt.nv import device as nv_device
 from hcqrt.tools.checks import shipped_kernel
 
 WAIT_MS = 20_000
 
 
-def small(monkeypatch, machine, **options):
-    """A device with the smallest rings there are."""
+def small(monkeypatch, machine, entries=16):
+    """A device with the smallest rings there are: of commands, kernel arguments and staged bytes."""
     monkeypatch.setenv("HCQRT_CMD_BYTES", "16384")
-    monkeypatch.setenv("HCQRT_RING_ENTRIES", "16")
-    return hcqrt.open_device("NV", machine(**options))
+    monkeypatch.setenv("HCQRT_RING_ENTRIES", str(entries))
+    monkeypatch.setattr(nv_device, "KERNARGS_BYTES", 64 << 10)
+    monkeypatch.setattr(staging, "STAGING_BYTES", 64 << 10)
+    return hcqrt.open_device("NV", machine())
 
 
 def stall_at_random(system, seed):
@@ -60,18 +64,42 @@ def no_work():
     return Result(1, None)
 
 
-def test_no_command_is_overwritten_in_rings_of_the_least_size(monkeypatch, machine):
-    with small(monkeypatch, machine) as dev:
+@pytest.mark.parametrize("entries", [16, 1024])  # the ring of entries is full first, or that of commands
+def test_no_command_is_overwritten_in_rings_of_the_least_size(monkeypatch, machine, entries):
+    with small(monkeypatch, machine, entries) as dev:
         stall_at_random(dev.system, 5)
         count, word = dev.new_signal(), Variable("word")
         bound = dev.compute_queue().wait(count, word).signal(count, word + 1).bind(dev)
-        for value in range(0, 4000, 2):
-            dev.compute_queue().wait(count, value).signal(count, value + 1).submit(dev)
-            bound.submit(dev, {word: value + 1})
+        for value in range(4000):
+            if value % 900 == 899:
+                bound.submit(dev, {word: value})
+            else:
+                dev.compute_queue().wait(count, value).signal(count, value + 1).submit(dev)
         count.wait(4000, WAIT_MS)
         assert count.value == 4000 and dev.system.refusals == []
         dev.system.resume()
         bound.close()
+
+
+@pytest.mark.parametrize("entries", [16, 1024])
+@pytest.mark.parametrize("way", ["call", "queue", "copyin"])
+def test_no_argument_or_staged_byte_is_overwritten(monkeypatch, machine, entries, way):
+    with small(monkeypatch, machine, entries) as dev, dev.alloc(400 << 10) as buf:
+        fill = dev.program(shipped_kernel("sm_86", "fill"))
+        buf.fill(0xFF)
+        stall_at_random(dev.system, entries)
+        for value in range(400):
+            part = buf.offset(value << 10, 1 << 10)
+            if way == "call":
+                fill(part, vals=(value, 1))
+            elif way == "queue":
+                args, before = fill.fill_kernargs([part], (value, 1)), dev.next_timeline() - 1
+                queue = dev.compute_queue().wait(dev.timeline_signal, before).memory_barrier()
+                queue.exec(fill, args, (1,), (1,)).signal(dev.timeline_signal, before + 1).submit(dev)
+            else:
+                part.copyin(value.to_bytes(4, "little") * 256)
+        assert np.frombuffer(buf.copyout(), np.uint32)[::256].tolist() == list(range(400))
+        dev.system.resume()
 
 
 def test_a_queue_longer_than_the_command_ring_is_split_between_methods(monkeypatch, machine):
