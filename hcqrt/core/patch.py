@@ -139,7 +139,7 @@ def _compile(
     scope: dict[str, Any] = {"check": check_value}
     lines = [f"{', '.join(names[v] for v in moving)}, = m"] if moving else []
     for index, variable in enumerate(moving):
-        if (variable.lo, variable.hi) != (0, (1 << 64) - 1):
+        if (variable.lo, variable.hi) != (0, (1 << 64) - 1) or not any(_checks_64(p, variable) for p in patches):
             scope[f"w{index}"] = variable
             lines.append(f"if not {variable.lo} <= v{index} <= {variable.hi}: check(w{index}, v{index})")
     wanted = set(moving)
@@ -157,6 +157,13 @@ def _compile(
     exec(f"def store(s, m):\n    {body}\n", scope)
     store: Callable[[tuple[int, ...], tuple[int, ...]], None] = scope["store"]
     return store
+
+
+def _checks_64(patch: MemoryPatch, variable: Variable) -> bool:
+    """Whether the store itself refuses what is no unsigned 64-bit value: the value as it is, or its upper half."""
+    value = patch.value
+    upper_half = isinstance(value, Expression) and (value.op, value.left, value.right) == (">>", variable, 32)
+    return patch.mask is None and (value is variable or upper_half) and patch.fmt in "IQ"
 
 
 def _runs(patches: Sequence[MemoryPatch]) -> list[list[MemoryPatch]]:

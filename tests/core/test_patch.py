@@ -56,3 +56,16 @@ def test_values_too_wide_or_out_of_bounds_are_refused_also_after_learning():
         plan.apply({any64: 1})
     plan.apply({small: 4, any64: 5})
     assert struct.unpack_from("<2I", memory) == (5, 4)
+
+
+def test_a_value_of_64_bits_is_checked_also_where_only_part_of_it_is_stored():
+    memory = memoryview(bytearray(16))
+    v = Variable("v")
+    plan = PatchPlan([MemoryPatch(memory, 0, "I", v & 0xFF, None)])
+    for value in (1, 2, 3):
+        plan.apply({v: value})
+    for value in (-1, 1 << 64):
+        with pytest.raises(ValueError, match=r"v = .* is outside"):
+            plan.apply({v: value})
+    plan.apply({v: 0x1FE})
+    assert struct.unpack_from("<I", memory) == (0xFE,)
