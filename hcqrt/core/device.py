@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hcqrt.core.queue import HWQueue
 
 MemoryKind = tuple[bool, bool, bool]  # host, cpu_access, uncached
+CLOSE_AFTER_TIMEOUT_MS = 100
 CACHE_SHARE = 4  # the cache keeps at most this part of the device's memory: a quarter
 
 
@@ -55,7 +56,7 @@ class HCQDevice(ABC):
         self.broken: HCQError | None = None  # why every later call fails: fault, fork or close
         self.last_launch = "none"
         self.pid = system.getpid()
-        self._closed = self._forked = False
+        self._closed = self._forked = self._timed_out = False
         self._live: dict[int, tuple[MemoryKind, int, Any]] = {}  # id(memory) -> kind, bytes, memory
         self._pending: deque[tuple[Any, Any]] = deque()  # freed, but work may still use it
         self._dropped: deque[Any] = deque()  # left by finalisers, which may run anywhere
@@ -102,6 +103,10 @@ class HCQDevice(ABC):
         """The device's fault, read from the driver, or None."""
 
     @abstractmethod
+    def _stop_work(self) -> None:
+        """End what still runs, before its memory is freed: called on close when the device did not become idle."""
+
+    @abstractmethod
     def _close_driver(self) -> None:
         """Give everything back that open took. Called once, with nothing in flight or the device faulted."""
 
@@ -141,6 +146,7 @@ class HCQDevice(ABC):
         self.check_usable()
 
     def describe_wait(self, signal: HCQSignal, target: int, waited_ms: int) -> str:
+        self._timed_out = True
         what = "compute timeline" if signal is self.timeline_signal else repr(signal)
         return (
             f"{self.name}: {what} stuck at {signal.value}, waited {waited_ms / 1000:.1f} s for {target}; "
@@ -274,9 +280,13 @@ class HCQDevice(ABC):
                 undo.callback(child.close)
             try:
                 if self.broken is None:
+                    if self._timed_out:  # what did not end in a whole wait is not waited for again
+                        self.wait_timeout_ms = min(self.wait_timeout_ms, CLOSE_AFTER_TIMEOUT_MS)
                     self._wait_marks(self._marks())
             except HCQError as error:
                 self.broken = error
+            if self.broken is not None:
+                undo.callback(self._stop_work)
 
     def _release_all(self) -> None:
         with ExitStack() as undo:

@@ -284,6 +284,11 @@ class NVDevice(HCQDevice):
         places = (prg.locate(pc) for prg in self._children if isinstance(prg, NVProgram))
         return next((place for place in places if place), None)
 
+    def _stop_work(self) -> None:
+        """Freeing the channels takes their work off the GPU."""
+        self.compute_channel.close()
+        self.copy_channel.close()
+
     def _close_driver(self) -> None:
         self._undo.close()
 

@@ -11,8 +11,10 @@ import time
 
 import numpy as np
 import pytest
+from gen.cubin_writer import KernelSource, Module, write_cubin
 
 import hcqrt
+from hcqrt.isa.sass import assemble
 from hcqrt.nv.arch import chip_for
 from hcqrt.tools.checks import shipped_kernel
 
@@ -59,6 +61,14 @@ def test_field_report_8_a_wait_without_progress_names_the_last_kernel(dev, syste
             dev.synchronize(timeout_ms=200)
         system.resume()
         dev.synchronize()
+
+
+def test_field_report_8_an_endless_kernel_is_named_when_the_wait_ends(dev):
+    code = assemble("again: BRA again", 86)
+    prg = dev.program(write_cubin(Module(86, [KernelSource("spins_for_ever", code, 16)])))
+    prg(local_size=(32, 1, 1))
+    with pytest.raises(hcqrt.SignalTimeout, match=r"waited 0\.[2-9].*last launch: spins_for_ever"):
+        dev.synchronize(timeout_ms=200)
 
 
 def test_field_report_8_a_driver_that_needs_a_reset_is_said_so(machine):
