@@ -49,9 +49,7 @@ class HCQBuffer:
 
     def _placed(self) -> HCQDevice:
         """As `_live`, for what the host does with the memory itself."""
-        dev = self.dev
-        if dev is None:
-            return self._live()
+        dev = self._live()
         if type(self.va_addr) is not int or type(self.size) is not int:
             raise HCQError(f"{self!r}: its place is a symbol, which only a queue that is submitted with values knows")
         return dev
@@ -69,7 +67,10 @@ class HCQBuffer:
 
     def copyin(self, data: Any) -> None:
         """Copy host bytes into the buffer's start. The data may be changed as soon as the call returns."""
-        self._placed().copyin(self, interop.byte_view(data))
+        dev = self.dev
+        if dev is None or type(self.va_addr) is not int or type(self.size) is not int:
+            dev = self._placed()  # words why not
+        dev.copyin(self, interop.byte_view(data))
 
     def copyout(self, into: Any = None) -> Any:
         """Wait for earlier work, then copy the start into `into` (writable, at most `size` bytes) or new bytes."""

@@ -155,9 +155,12 @@ class HWQueue:
 
         `mask` limits the store to some bits of each item; the value is given in place.
         """
+        step = struct.calcsize(f"<{fmt}")
+        if offset < 0 or offset + step * len(vals) > mem.nbytes:
+            raise ValueError(f"{len(vals)} items of {step} bytes at byte {offset} leave memory of {mem.nbytes} bytes")
         for val in vals:
             self._patch(MemoryPatch(mem.view(fmt="B").mv, offset, fmt, val, mask))
-            offset += struct.calcsize(fmt)
+            offset += step
         return self
 
     def bind_args_state(self, args_state: HCQArgsState) -> Self:

@@ -130,6 +130,8 @@ class SignalPool:
         self._made: weakref.WeakSet[HCQSignal] = weakref.WeakSet()
 
     def new(self, owner: SignalOwner, value: int = 0, name: str = "signal") -> HCQSignal:
+        if not 0 <= value <= MASK64:
+            raise ValueError(f"{value} is no unsigned 64-bit value for a signal")
         with self._lock:
             if not self._free:
                 self._add_page()

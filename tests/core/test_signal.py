@@ -73,6 +73,11 @@ def test_values_have_64_bits(value):
         with pytest.raises(ValueError):
             signal.value = wrong
     assert signal.value == value
+    owner = Owner()
+    for wrong in (-1, 1 << 64):
+        with pytest.raises(ValueError, match="no unsigned 64-bit value"):
+            owner.pool.new(owner, wrong)
+    assert owner.pages == 0, "no slot is taken"
 
 
 def test_a_wait_sees_a_value_that_wrapped():

@@ -258,3 +258,21 @@ def test_a_closed_queue_says_so(dev):
     for use in (lambda: queue.submit(dev), queue.memory_barrier, lambda: queue.bind(dev)):
         with pytest.raises(HCQError, match="closed; make another"):
             use()
+
+
+def test_stores_of_symbols_stay_in_their_memory(dev):
+    n = Variable("n")
+    with dev.alloc(64, host=True) as buf:
+        buf.fill(0)
+        dev.synchronize(WAIT_MS)
+        view = buf.cpu_view()
+        queue = dev.compute_queue().bind_sints_to_mem(7, n, n + 1, mem=view, fmt="I", offset=52)
+        for bound in (False, True):
+            queue = queue.bind(dev) if bound else queue
+            for value in (5, 6, 7):
+                queue.submit(dev, {n: value})
+                assert view.view(52, 12, "I")[:].tolist() == [7, value, value + 1]
+        for offset in (-4, 56, 64):
+            with pytest.raises(ValueError, match="leave memory of 64 bytes"):
+                dev.compute_queue().bind_sints_to_mem(n, n, n, mem=view, fmt="I", offset=offset)
+        queue.close()
