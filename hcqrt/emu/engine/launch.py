@@ -18,6 +18,49 @@ class GpuMemory(Protocol):
 
 
 @dataclass(frozen=True)
+class ImageShape:
+    """What code for a texture or a writable image depends on; sizes and addresses are in the launch's banks."""
+
+    format: int  # as the a6xx descriptor numbers it
+    kind: str  # "1d" "2d" "3d" "cube" "buffer"
+    swizzle: tuple[int, int, int, int]  # per component: 0-3 xyzw, 4 zero, 5 one
+    swap: int  # order of the components in memory
+    srgb: bool
+
+
+@dataclass(frozen=True)
+class SamplerShape:
+    """What reading a texel may depend on; the launcher checks the rest."""
+
+    unnormalized: bool
+    wrap: tuple[int, int, int]
+    filter: tuple[int, int]  # min, mag
+
+
+@dataclass(frozen=True)
+class Ir3Setup:
+    """Everything that lowering ir3 must know besides the code: what the dispatch's state registers said.
+
+    Register numbers are 4 * vec + component as the state writes them, 0xFC: absent.
+    """
+
+    merged: bool  # half registers are the halves of the full ones
+    constant_demotion: bool  # hcN is the word cN, narrowed; else half N of the constant file
+    isam_gl: bool  # ISAMMODE GL, else CL
+    full_regs: int  # footprints in vec4; registers beyond them are refused
+    half_regs: int
+    group_id: int
+    group_size: int
+    group_offset: int
+    local_id: int
+    linear_id: int
+    textures: tuple[ImageShape | None, ...] = ()
+    samplers: tuple[SamplerShape | None, ...] = ()
+    images: tuple[ImageShape | None, ...] = ()
+    ubos: int = 0
+
+
+@dataclass(frozen=True)
 class Launch:
     """One grid. `fetch(va, nbytes)` reads machine code; sizes are in bytes; a window is the va of a 16 MiB aperture."""
 
@@ -38,6 +81,7 @@ class Launch:
     barriers: int = 16
     budget: int = 1 << 62
     clock_ns: int = 0
+    setup: Ir3Setup | None = None
 
 
 @dataclass(frozen=True)
