@@ -23,7 +23,7 @@ static const Operation OPERATIONS[] = {
     [OP_MADW] = op_madw, [OP_MADH] = op_madh, [OP_IMNMX] = op_imnmx, [OP_IABS] = op_iabs, [OP_ISETP] = op_isetp,
     [OP_POPC] = op_popc, [OP_BREV] = op_brev, [OP_FLO] = op_flo, [OP_BMSK] = op_bmsk, [OP_SGXT] = op_sgxt,
     [OP_PLOP3] = op_plop3, [OP_P2R] = op_p2r, [OP_R2P] = op_r2p, [OP_VOTE] = op_vote, [OP_SHFL] = op_shfl,
-    [OP_MATCH] = op_match, [OP_REDUX] = op_redux, [OP_S2R] = op_s2r, [OP_FADD] = op_fadd, [OP_FMUL] = op_fmul,
+    [OP_MATCH] = op_match, [OP_REDUX] = op_redux, [OP_S2R] = op_s2r, [OP_RGET] = op_rget, [OP_RPUT] = op_rput, [OP_FADD] = op_fadd, [OP_FMUL] = op_fmul,
     [OP_FFMA] = op_ffma, [OP_FMNMX] = op_fmnmx, [OP_FSETP] = op_fsetp, [OP_FSET] = op_fset, [OP_MUFU] = op_mufu,
     [OP_DADD] = op_dadd, [OP_DMUL] = op_dmul, [OP_DFMA] = op_dfma, [OP_DSETP] = op_dsetp, [OP_DMNMX] = op_dmnmx,
     [OP_HADD2] = op_hadd2, [OP_HMUL2] = op_hmul2, [OP_HFMA2] = op_hfma2, [OP_HMNMX2] = op_hmnmx2,
@@ -187,6 +187,8 @@ static void survey(Machine *m) {
         for (int slot = 0; slot < 4; slot++)
             if (r->kind[slot] == U_REG) memset(seen + r->src[slot], 1, span);
         if (r->d != U_NO_REG) memset(seen + r->d, 1, span);
+        if (r->op == OP_RGET || r->op == OP_RPUT)
+            memset(seen + (r->mod & 0xFFFF), 1, (r->mod >> 16) - (r->mod & 0xFFFF) + 1);
         if (r->op == OP_BSSY || r->op == OP_BSYNC || r->op == OP_BREAK || r->op == OP_BCLR) m->uses_barriers = 1;
         int memory = r->op == OP_LD || r->op == OP_ST || r->op == OP_ATOM;
         if (memory && (r->space == U_S_LOCAL || r->space == U_S_GENERIC)) m->uses_local = 1;
@@ -255,7 +257,8 @@ static int bad_detail(const Record *r) {
     case OP_MUFU: return r->mod > U_MUFU_TANH || r->mod == 6 || r->mod == 7;
     case OP_S2R: return r->imm < 0 || r->imm > U_SR_LOCAL_WINDOW_HI;
     case OP_SHFL: return r->mod > U_SHFL_BFLY;
-    case OP_VOTE: return r->mod > U_VOTE_EQ;
+    case OP_VOTE: return r->mod > U_VOTE_EQ || r->imm < 0 || r->imm > 3;
+    case OP_RGET: case OP_RPUT: return (r->mod & 0xFFFF) > r->mod >> 16 || r->mod >> 16 >= U_REGISTERS;
     case OP_REDUX: return r->mod > U_RED_MAX;
     case OP_BAR: return r->mod > U_BAR_ARRIVE;
     case OP_ATOM: return to > U_AT_CAS || r->mod >> U_ATOMIC_TYPE_SHIFT > U_AT_F32 || r->space == U_S_CONST;

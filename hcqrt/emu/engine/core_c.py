@@ -71,6 +71,8 @@ _TABLES = RangeTables()
 def run(program: Program, launch: Launch) -> Result:
     """Run a lowered program over the whole grid. The result and all memory are the same as those of the NumPy core."""
     prepared = _prepared(program)
+    if launch.lanes != uops.LANES:
+        raise InvalidProgram(f"a warp of {launch.lanes} lanes")
     ranges = _TABLES.get(launch.memory.ranges())
     banks = ffi.new("Bank[]", [(number, *where) for number, where in launch.constants.items()])
     job = ffi.new("Job *")

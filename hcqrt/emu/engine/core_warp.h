@@ -69,6 +69,39 @@ static void op_redux(Machine *m, const Record *r) {
     put(m, r->d, &out);
 }
 
+/* The register that each running lane names; a number outside the record's range is a fault. */
+static int numbered(Machine *m, const Record *r, const Row *a, int access, uint32_t number[LANES]) {
+    uint32_t first = r->mod & 0xFFFF, last = r->mod >> 16;
+    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
+        int i = lowest(lanes);
+        number[i] = a->u[i] + (uint32_t)r->imm;
+        if (number[i] < first || number[i] > last) fault(m, FAULT_REGISTER, i, r->pc, number[i], access);
+    }
+    return m->out->kind == FAULT_NONE;
+}
+
+static void op_rget(Machine *m, const Record *r) {
+    uint32_t number[LANES];
+    Row room, out = ZEROS;
+    if (!numbered(m, r, word(m, r, 0, &room), ACCESS_READ, number)) return;
+    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
+        int i = lowest(lanes);
+        out.u[i] = m->w->reg[number[i]].u[i];
+    }
+    put(m, r->d, &out);
+}
+
+static void op_rput(Machine *m, const Record *r) {
+    uint32_t number[LANES];
+    Row ra, rb;
+    const Row *a = word(m, r, 0, &ra), *b = word(m, r, 1, &rb);
+    if (!numbered(m, r, a, ACCESS_WRITE, number)) return;
+    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
+        int i = lowest(lanes);
+        m->w->reg[number[i]].u[i] = b->u[i];
+    }
+}
+
 /* A special register that all lanes see alike. */
 static uint32_t common_register(const Machine *m, uint32_t n) {
     const Job *job = m->job;

@@ -81,6 +81,7 @@ class Launch:
     barriers: int = 16
     budget: int = 1 << 62
     clock_ns: int = 0
+    lanes: int = 32  # of a warp: one of uops.WAVES
     setup: Ir3Setup | None = None
 
 
@@ -99,7 +100,7 @@ class EngineFault:
 
 FAULT_KINDS = (
     "misaligned", "global", "read_only", "atomic", "shared", "local", "constant", "illegal_instruction", "trap",
-    "budget", "deadlock",
+    "budget", "deadlock", "register",
 )  # fmt: skip
 
 

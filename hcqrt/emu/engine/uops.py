@@ -1,7 +1,8 @@
 """The micro-op contract: what a lowered program is, and what each micro-op does, bit for bit, in every core.
 
-A program is a flat array of records (`RECORD`). A warp has 32 lanes; each lane has `REGISTERS` registers of 32 bits and
-`PREDICATES` predicates. Lanes run in groups of equal position (index of the next record), smallest position first.
+A program is a flat array of records (`RECORD`). A warp (a wave) has as many lanes as the launch says: one of `WAVES`.
+Each lane has `REGISTERS` registers of 32 bits and `PREDICATES` predicates. Lanes run in groups of equal position (index
+of the next record), smallest position first. What an ISA keeps in which register is its lowering's own affair.
 
 Operands. `src[i]` is read as `kind[i]` says: ZERO, REG (register number), IMM (the 32 bits), CONST (bank << 16 | byte
 offset). An operand of 64 bits is the register pair n, n + 1 (low first), 8 bytes of a bank, IMM sign-extended when
@@ -10,7 +11,7 @@ numbers: 0-6, PT = 7 always true (stores are dropped), UP n = 8 + n, 15 true, sc
 sources, negated by `*_neg`; `pd`, `pd2` destinations. An absent carry-in is (PT, negated).
 
 Execution. A record runs on the lanes of the group whose guard (`guard`, `guard_neg`) is true; with flag FULL it runs
-on all 32 lanes, whatever group or guard lanes there are, if at least one lane of the group passes the guard. All
+on all lanes of the warp, whatever group or guard lanes there are, if at least one of the group passes the guard. All
 sources are read before anything is written. Flag FIRST marks the first record of an ISA instruction: it adds the
 number of the group's lanes to the instruction count, which the launch's budget limits.
 
@@ -31,8 +32,9 @@ from typing import Any
 import numpy as np
 
 LANES = 32
-REGISTERS = 352  # 0-254 GPRs, 264-327 uniform registers as splats, 328-351 scratch of lowering
-UNIFORM_BASE, SCRATCH_BASE = 264, 328
+WAVES = (32, 64, 128)  # how many lanes a warp may have
+REGISTERS = 512  # the last three can only be the further words of an operand
+UNIFORM_BASE, SCRATCH_BASE = 264, 328  # of SASS: 0-254 GPRs, 264-327 uniform registers as splats, then scratch
 PREDICATES = 32
 PT, UP_BASE, UPT, SCRATCH_PREDICATE = 7, 8, 15, 16
 BARRIER_REGISTERS = 16  # B0-B15, a lane mask per lane
@@ -113,7 +115,7 @@ OPS: dict[str, str] = {
     "NOP": "nothing",
     "MOV": "d = a; WIDE: pair",
     "SEL": "d = p ? a : b; WIDE: pairs",
-    "BCAST": "every one of the 32 lanes: d = a of the lowest lane of the group that passes the guard; use with FULL",
+    "BCAST": "every lane of the warp: d = a of the lowest lane of the group that passes the guard; use with FULL",
     "ADD3": "s = a' + b' + c' + K + cin + cin2 as unsigned 32-bit words in 64 bits (' = inverted by INV_*); d = low 32; "
     "pd = s >= 2^32, pd2 = s >= 2^33",
     "LEA": "v = a << K (low 32), HI: high 32 of ((SX_A ? sign-extended a : c:a) << K); v inverted by INV_A; "
@@ -139,11 +141,15 @@ OPS: dict[str, str] = {
     "PLOP3": "i = p << 2 | p2 << 1 | p3; pd = bit i of mod 7:0, pd2 = bit i of mod 15:8",
     "P2R": "d = (a & ~K) | (predicates 0-6 as bits 0-6 & K)",
     "R2P": "predicate n = bit n of a where bit n of K is set, n 0-6",
-    "VOTE": "over the lanes that run: d = mask of lanes with p, pd = ALL/ANY/EQ by mod; FULL: stored to all 32 lanes",
-    "SHFL": "mod IDX UP DOWN BFLY, value a, lane b, c = clamp 4:0 | segment mask 12:8 (PTX shfl); d = the source lane's a, "
-    "active or not, own a when out of range; pd = in range",
+    "VOTE": "over the lanes that run: d = word K (0-3) of the mask of lanes with p, 0 past the warp's last lane; "
+    "pd = ALL/ANY/EQ by mod; FULL: stored to all lanes of the warp",
+    "SHFL": "mod IDX UP DOWN BFLY, value a, lane b, c = clamp 7:0 | segment mask 15:8 (PTX shfl), all three modulo the number "
+    "of lanes; d = the source lane's a, active or not, own a when out of range; pd = in range",
     "MATCH": "d = mask of running lanes whose a equals this lane's",
-    "REDUX": "over the running lanes, by mod RED_*, SIGNED; stored to d of all 32 lanes with FULL",
+    "REDUX": "over the running lanes, by mod RED_*, SIGNED; stored to d of all lanes of the warp with FULL",
+    "RGET": "d = the register of number n = a + K (32 bits), which must be in mod 15:0 to mod 31:16, both included; else "
+    "fault `register` with n as its address",
+    "RPUT": "the register of number n = b of this lane; n as RGET",
     "S2R": "d = special register K; clock and time are the launch's counters, the same in both cores",
     "FADD": "d = a + b", "FMUL": "d = a * b * 2^K, scaled before the one rounding", "FFMA": "d = fma(a, b, c)",
     "FMNMX": "d = p ? min : max; -0 < +0; a NaN loses, NAN_WINS: gives NaN; both NaN: NaN; FTZ",
@@ -196,6 +202,7 @@ class Program:
     independent: bool = False
     reasons: dict[int, str] = field(default_factory=dict)  # why an instruction is ILLEGAL, by address
     detail: dict[str, Any] = field(default_factory=dict)  # what cores keep with a program
+    instruction_bytes: int = 16  # of the ISA: where the last instruction ends
 
 
 def record(op: str, **fields: Any) -> Any:

@@ -21,6 +21,7 @@ PRMT_MODES, LEA_SHIFTS, LEA_ADDENDS = 7, 32, 3
 FMUL_SCALES = 64  # far beyond any ISA's, and exact in float64
 INTEGERS = range(uops.I8, uops.U64 + 1)
 FLOATS = range(uops.F16, uops.F64 + 1)
+MASK_WORDS = max(uops.WAVES) // 32
 FUNCTIONS = (
     uops.MUFU_COS, uops.MUFU_SIN, uops.MUFU_EX2, uops.MUFU_LG2, uops.MUFU_RCP, uops.MUFU_RSQ, uops.MUFU_SQRT,
     uops.MUFU_TANH,
@@ -77,6 +78,12 @@ def load(r: Any) -> Any:
     return (r["space"] != uops.S_CONST) | (r["kind"][:, 2] == uops.IMM)
 
 
+def register_range(r: Any) -> Any:
+    """First and last register that a number may choose."""
+    first, last = r["mod"] & 0xFFFF, r["mod"] >> 16
+    return (first <= last) & (last < uops.REGISTERS)
+
+
 DETAILS: dict[str, Detail] = {
     "LEA": lambda r: imm_below(LEA_SHIFTS)(r) & mod_below(LEA_ADDENDS)(r),
     "LOP3": mod_below(1 << 8),
@@ -94,9 +101,10 @@ DETAILS: dict[str, Detail] = {
     "FRND": formats(FLOATS, FLOATS, same=True),
     "F2I": formats(INTEGERS, FLOATS),
     "I2F": formats(FLOATS, INTEGERS),
-    "VOTE": mod_below(uops.VOTE_EQ + 1),
+    "VOTE": lambda r: mod_below(uops.VOTE_EQ + 1)(r) & imm_below(MASK_WORDS)(r),
     "SHFL": mod_below(uops.SHFL_BFLY + 1),
     "REDUX": mod_below(uops.RED_MAX + 1),
+    **dict.fromkeys(("RGET", "RPUT"), register_range),
     "S2R": imm_below(uops.SR_LOCAL_WINDOW_HI + 1),
     "LD": load,
     "ST": lambda r: r["space"] != uops.S_CONST,

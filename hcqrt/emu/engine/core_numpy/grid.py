@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import uops
 from ..launch import EngineFault, Launch, Result
+from ..uops import InvalidProgram
 from ..verify import verify
 from . import ops_control, ops_float, ops_half, ops_integer, ops_memory, ops_warp
 from .access import Memory
@@ -50,6 +51,8 @@ class Grid:
 
     def __init__(self, program: uops.Program, launch: Launch):
         self.launch, self.program = launch, program
+        if launch.lanes != uops.LANES:
+            raise InvalidProgram(f"a warp of {launch.lanes} lanes")
         self.records = decode(program)
         self.table = RangeTable(launch.memory.ranges())
         self.counter = Counter(0, launch.budget)

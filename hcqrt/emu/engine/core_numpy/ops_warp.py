@@ -9,7 +9,7 @@ import numpy as np
 from .. import uops
 from .records import Rec, handles
 from .rounding import U32, Array, Bool
-from .unit import TooOrdered, Unit
+from .unit import Stop, TooOrdered, Unit
 
 BITS: U32 = np.uint32(1) << np.arange(uops.LANES, dtype=np.uint32)
 CLOCKS = (uops.SR_CLOCK_LO, uops.SR_CLOCK_HI, uops.SR_TIME_LO, uops.SR_TIME_HI)
@@ -131,6 +131,37 @@ def redux(u: Unit, r: Rec) -> None:
     for term in terms[1:]:
         total = _REDUCTIONS[r.mod](total, term)
     u.put(r.d, np.full(u.k, total ^ turn, np.uint32))
+
+
+def _numbers(u: Unit, r: Rec, access: str) -> U32:
+    """The register that each running lane names; a number outside the record's range is a fault."""
+    numbers: U32 = u.word(r, 0) + np.uint32(r.imm & 0xFFFFFFFF)
+    outside = (numbers < (r.mod & 0xFFFF)) | (numbers > r.mod >> 16)
+    if u.run is None and not r.full:
+        outside &= u.live
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise Stop("register", at if u.run is None else int(u.run[at]), r.pc, int(numbers[at]), access)
+    return numbers
+
+
+@handles("RGET")
+def rget(u: Unit, r: Rec) -> None:
+    numbers = _numbers(u, r, "read")
+    values = np.zeros(u.k, np.uint32)
+    for number in np.unique(numbers).tolist():
+        if r.mod & 0xFFFF <= number <= r.mod >> 16:
+            values = np.where(numbers == number, u.register(number), values)
+    u.put(r.d, values)
+
+
+@handles("RPUT")
+def rput(u: Unit, r: Rec) -> None:
+    values = u.word(r, 1)
+    numbers = _numbers(u, r, "write")
+    for number in np.unique(numbers).tolist():
+        if r.mod & 0xFFFF <= number <= r.mod >> 16:
+            u.put(number, np.where(numbers == number, values, u.register(number)))
 
 
 @handles("S2R")
