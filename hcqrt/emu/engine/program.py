@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hcqrt.emu.engine import uops
+from hcqrt.emu.engine.front_end import FrontEnd
 from hcqrt.emu.engine.launch import Launch
-from hcqrt.emu.engine.lower_sass import lower
+from hcqrt.emu.engine.lower_sass.front_end import SassFrontEnd
 from hcqrt.emu.engine.uops import NUMBERS, Program, record
 from hcqrt.emu.engine.verify import verify
 from hcqrt.emu.memory import MmuFault
 from hcqrt.errors import HCQError
-from hcqrt.isa.sass import SassError, decode
 
-INSTRUCTION_BYTES = 16
+FRONT_ENDS: dict[str, FrontEnd] = {"sass": SassFrontEnd()}
 CHUNK_BYTES = 4096
 KEPT_PROGRAMS = 256
 BRA, BRX, EXIT, TRAP, ILLEGAL = (NUMBERS[name] for name in ("BRA", "BRX", "EXIT", "TRAP", "ILLEGAL"))
@@ -26,23 +25,21 @@ MAX_INSTRUCTIONS = 1 << 18  # far beyond any kernel; garbage that decodes must n
 
 
 class CodeReader:
-    """Instruction words by address, fetched in chunks; code that is not mapped has no words."""
+    """Instructions by address, fetched in chunks; code that is not mapped has none."""
 
-    def __init__(self, fetch: Callable[[int, int], bytes]) -> None:
+    def __init__(self, fetch: Callable[[int, int], bytes], instruction_bytes: int) -> None:
         self._fetch = fetch
+        self._nbytes = instruction_bytes
         self._chunks: dict[int, bytes] = {}  # by first address; empty where a chunk is not mapped as a whole
 
-    def words(self, pc: int) -> tuple[int, int] | None:
+    def code(self, pc: int) -> bytes | None:
         base = pc - pc % CHUNK_BYTES
         if base not in self._chunks:
             self._chunks[base] = self._read(base, CHUNK_BYTES)
         chunk, offset = self._chunks[base], pc - base
-        if offset + INSTRUCTION_BYTES > len(chunk):
-            chunk, offset = self._read(pc, INSTRUCTION_BYTES), 0
-        if not chunk:
-            return None
-        lo, hi = struct.unpack_from("<QQ", chunk, offset)
-        return lo, hi
+        if offset + self._nbytes > len(chunk):
+            chunk, offset = self._read(pc, self._nbytes), 0
+        return chunk[offset : offset + self._nbytes] or None
 
     def _read(self, va: int, nbytes: int) -> bytes:
         try:
@@ -53,14 +50,14 @@ class CodeReader:
 
 @dataclass
 class Lowered:
-    """A program, and the words it was made from, by their distance from the entry."""
+    """A program, and the code it was made from, by its distance from the entry."""
 
-    words: dict[int, tuple[int, int]]
+    code: dict[int, bytes]
     program: Program
     entry_va: int
 
     def still_there(self, reader: CodeReader, entry: int) -> bool:
-        return all(reader.words(entry + offset) == words for offset, words in self.words.items())
+        return all(reader.code(entry + offset) == code for offset, code in self.code.items())
 
     def at(self, entry: int) -> Program:
         """The program with the addresses of `entry`."""
@@ -71,22 +68,23 @@ class Lowered:
         records["pc"] += np.uint64(move % (1 << 64))
         positions = {pc + move: position for pc, position in self.program.positions.items()}
         reasons = {pc + move: text for pc, text in self.program.reasons.items()}
-        return Program(records, positions, self.program.entry, self.program.independent, reasons)
+        return replace(self.program, records=records, positions=positions, reasons=reasons, detail={})
 
 
 class ProgramCache:
     """Programs by content. The same code at another address, or in another module, is lowered once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int, int, tuple[int, int] | None], list[Lowered]] = {}
+        self._known: dict[Hashable, list[Lowered]] = {}
         self._placed: dict[int, tuple[int, Program]] = {}
         self._count = 0
 
     def get(self, launch: Launch) -> Program:
         """The program of a launch. Its code may be any bytes: what has no meaning faults when it is reached."""
-        reader = CodeReader(launch.fetch)
+        front = FRONT_ENDS[launch.isa]
+        reader = CodeReader(launch.fetch, front.instruction_bytes)
         entry = launch.entry_va
-        key = (launch.isa, launch.sm, launch.registers, reader.words(entry))
+        key = (launch.isa, front.key(launch), reader.code(entry))
         for known in self._known.get(key, ()):
             if known.still_there(reader, entry):
                 return self._place(known, entry)
@@ -106,44 +104,71 @@ class ProgramCache:
         return last[1]
 
 
+@dataclass
+class Discovery:
+    """What was reached so far, by address: the records, and the states in which they may run."""
+
+    launch: Launch
+    reader: CodeReader
+    code: dict[int, bytes] = field(default_factory=dict)
+    records: dict[int, list[Any]] = field(default_factory=dict)
+    states: dict[int, int] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def news(self, pc: int, state: int) -> bool:
+        """Whether nothing reached this instruction yet, or only in other states."""
+        return pc not in self.states or bool(state & ~self.states[pc])
+
+    def visit(self, pc: int, state: int) -> int:
+        """Lower one instruction for `state` and all that are known; gives the state behind it."""
+        self.states[pc] = state = self.states.get(pc, 0) | state
+        code = self.reader.code(pc)
+        if code is not None:
+            self.code[pc - self.launch.entry_va] = code
+        self.records[pc], after = self._lower(code, pc, state)
+        return after
+
+    def _lower(self, code: bytes | None, pc: int, state: int) -> tuple[list[Any], int]:
+        """What cannot be decoded or lowered becomes ILLEGAL with the reason kept."""
+        front = FRONT_ENDS[self.launch.isa]
+        if code is None:
+            self.reasons[pc] = f"no code is mapped at {pc:#x}"
+        elif pc % front.instruction_bytes:
+            self.reasons[pc] = f"pc {pc:#x} is not a multiple of {front.instruction_bytes}"
+        else:
+            try:
+                return front.lower(code, pc, self.launch, state)
+            except HCQError as error:
+                self.reasons[pc] = str(error)
+        return illegal(pc), state
+
+
 def discover(launch: Launch, reader: CodeReader) -> Lowered:
     """Lower everything reachable from the entry."""
-    entry = launch.entry_va
-    instructions: dict[int, list[Any]] = {}
-    words: dict[int, tuple[int, int]] = {}
-    reasons: dict[int, str] = {}
-    todo = [entry]
-    while todo and len(instructions) < MAX_INSTRUCTIONS:
-        pc = todo.pop()
-        while pc not in instructions:
-            found = reader.words(pc)
-            if found is not None:
-                words[pc - entry] = found
-            records = lower_words(found, pc, launch, reasons)
-            instructions[pc] = records
-            todo += branch_targets(records)
-            if ends(records) or len(instructions) >= MAX_INSTRUCTIONS:
-                todo += () if ends(records) else (pc + INSTRUCTION_BYTES,)
+    front, entry, found = FRONT_ENDS[launch.isa], launch.entry_va, Discovery(launch, reader)
+    todo = [(entry, 0)]
+    while todo and len(found.records) < MAX_INSTRUCTIONS:
+        pc, state = todo.pop()
+        while found.news(pc, state):
+            state = found.visit(pc, state)
+            records = found.records[pc]
+            todo += [(target, state) for target in branch_targets(records)]
+            if ends(records):
                 break
-            pc += INSTRUCTION_BYTES
-    for pc in todo:  # not followed: the program is longer than any kernel
-        if pc not in instructions:
-            reasons[pc] = f"more than {MAX_INSTRUCTIONS} instructions are reachable"
-            instructions[pc] = [record("ILLEGAL", pc=pc, flags=uops.FIRST)]
-    return Lowered(words, assemble(instructions, entry, reasons), entry)
+            pc += front.instruction_bytes
+            if len(found.records) >= MAX_INSTRUCTIONS:
+                todo.append((pc, state))
+                break
+    for pc, _ in todo:  # not followed: the program is longer than any kernel
+        if pc not in found.records:
+            found.reasons[pc] = f"more than {MAX_INSTRUCTIONS} instructions are reachable"
+            found.records[pc] = illegal(pc)
+    program = assemble(found.records, entry, front.prologue(launch))
+    program.reasons, program.instruction_bytes = found.reasons, front.instruction_bytes
+    return Lowered(found.code, program, entry)
 
 
-def lower_words(words: tuple[int, int] | None, pc: int, launch: Launch, reasons: dict[int, str]) -> list[Any]:
-    """The records of one instruction; what cannot be decoded or lowered becomes ILLEGAL with the reason kept."""
-    if words is None:
-        reasons[pc] = f"no code is mapped at {pc:#x}"
-    elif pc % INSTRUCTION_BYTES:
-        reasons[pc] = f"pc {pc:#x} is not a multiple of {INSTRUCTION_BYTES}"
-    else:
-        try:
-            return list(lower(decode(*words, launch.sm), pc, launch.registers))
-        except (SassError, HCQError) as error:
-            reasons[pc] = str(error)
+def illegal(pc: int) -> list[Any]:
     return [record("ILLEGAL", pc=pc, flags=uops.FIRST)]
 
 
@@ -158,16 +183,18 @@ def ends(records: list[Any]) -> bool:
     return bool(always and last["op"] in (BRA, BRX, EXIT, TRAP, ILLEGAL))
 
 
-def assemble(instructions: dict[int, list[Any]], entry: int, reasons: dict[int, str]) -> Program:
-    """Put the records in order of address and resolve branches."""
+def assemble(instructions: dict[int, list[Any]], entry: int, prologue: list[Any]) -> Program:
+    """Put the records in order of address, behind the prologue, and resolve branches."""
+    if prologue and entry != min(instructions):
+        prologue = [*prologue, record("BRA", imm=entry, pc=entry)]
     positions: dict[int, int] = {}
-    flat: list[Any] = []
+    flat: list[Any] = list(prologue)
     for pc in sorted(instructions):
         positions[pc] = len(flat)
         flat += instructions[pc]
     records = np.array(flat, uops.RECORD)
     for index in np.flatnonzero(records["op"] == BRA):
         records["target"][index] = positions[int(records["imm"][index])]
-    program = Program(records, positions, positions[entry], reasons=dict(reasons))
+    program = Program(records, positions, 0 if prologue else positions[entry])
     verify(program)
     return program
