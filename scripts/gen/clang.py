@@ -67,12 +67,20 @@ def load() -> Any:
 class Clang:
     """Parses C text against a set of include folders."""
 
-    def __init__(self, includes: Sequence[Path], scratch: Path, defines: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        includes: Sequence[Path],
+        scratch: Path,
+        defines: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """`headers` are texts by include name that stand beside BUILTIN_HEADERS."""
         self.cindex = load()
         self.scratch = scratch
         builtin = scratch / "builtin"
         builtin.mkdir(parents=True, exist_ok=True)
-        for name, text in BUILTIN_HEADERS.items():
+        for name, text in {**BUILTIN_HEADERS, **(headers or {})}.items():
+            (builtin / name).parent.mkdir(parents=True, exist_ok=True)
             (builtin / name).write_text(text)
         self.args = ["-x", "c", "-std=gnu11", "-target", "x86_64-linux-gnu", "-nostdinc", "-ferror-limit=0", "-w"]
         self.args += [f"-D{define}" for define in defines]

@@ -14,6 +14,7 @@ from gen.emit import Raw, assignments, literal, table
 from gen.lexer import Define, defines
 from gen.nv_driver import Driver
 from gen.nv_modules import consts_text, structs_text
+from gen.output import difference
 
 needs_libclang = pytest.mark.skipif(bool(unusable()), reason=f"needs the extra `gen`: {unusable()}")
 
@@ -211,13 +212,12 @@ def test_command_line_wants_a_version_and_a_tree() -> None:
             gen_nv.parse(["--driver", bad, "--classes", "c"])
 
 
-def test_check_tells_what_would_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gen_nv, "AUTOGEN", tmp_path)
+def test_check_tells_what_would_change(tmp_path: Path) -> None:
     (tmp_path / "nv").mkdir()
     (tmp_path / "nv" / "a.py").write_text("X = 1\n")
     (tmp_path / "nv" / "stale.py").write_text("")
-    assert gen_nv.difference({"nv/a.py": "X = 1\n", "nv/stale.py": ""}) == []
-    lines = gen_nv.difference({"nv/a.py": "X = 2\n", "nv/b.py": ""})
+    assert difference(tmp_path, {"nv/a.py": "X = 1\n", "nv/stale.py": ""}, "nv/*.py") == []
+    lines = difference(tmp_path, {"nv/a.py": "X = 2\n", "nv/b.py": ""}, "nv/*.py")
     assert lines == [
         "nv/a.py: 1 lines gone, 1 new, first: X = 2",
         "nv/b.py: missing",
