@@ -7,7 +7,7 @@ import time
 import hcqrt
 from hcqrt.emu.engine import run
 from hcqrt.emu.system import EmulatedSystem
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 N = 1 << 20
 

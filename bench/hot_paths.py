@@ -11,7 +11,7 @@ from typing import Any
 import hcqrt
 from hcqrt.core.buffer import HCQBuffer
 from hcqrt.emu.system import EmulatedSystem
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 ARCH = "sm_86"
 GRID, BLOCK = (64, 1, 1), (256, 1, 1)

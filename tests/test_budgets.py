@@ -21,7 +21,7 @@ import hcqrt
 seconds = time.perf_counter() - start
 imported = resident()
 from hcqrt.emu import EmulatedSystem
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 with hcqrt.open_device("NV", EmulatedSystem(nv=["sm_86"])) as dev:
     opened = resident()
     buf = dev.alloc(4096)

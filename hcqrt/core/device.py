@@ -46,6 +46,8 @@ class HCQDevice(ABC):
     kernargs: FencedRing
     timeline_signal: HCQSignal
     staging: Staging
+    signal_bits = 64  # how wide a signal's value may be on this device
+    has_images = False
     _opened = False  # set once the driver is up: what fails before that unwinds by itself
 
     def __init__(self, name: str, system: System, config: Config) -> None:

@@ -11,21 +11,24 @@ from hcqrt.fileio import System
 from hcqrt.opening import devices, parse_name
 
 
-def run_info(system: System, names: Sequence[str], *, as_json: bool) -> int:
-    """All GPUs, or those named. Raises DeviceNotFound for one that is not there."""
-    found = devices(system)
+def run_info(chosen: Sequence[tuple[System, str]], names: Sequence[str], *, as_json: bool) -> int:
+    """All GPUs of the chosen machines, or those named. Raises DeviceNotFound for one that is not there."""
+    machines = list(dict.fromkeys(system for system, _ in chosen))
+    found = {info.name: (system, info) for system in machines for info in devices(system)}
     if names:
-        by_name = {info.name: info for info in found}
         wanted = ["{}:{}".format(*parse_name(name)) for name in names]
-        missing = [name for name in wanted if name not in by_name]
+        missing = [name for name in wanted if name not in found]
         if missing:
-            raise DeviceNotFound(f"no device {', '.join(missing)}; there are {', '.join(by_name) or 'none'}")
-        found = [by_name[name] for name in wanted]
+            raise DeviceNotFound(f"no device {', '.join(missing)}; there are {', '.join(found) or 'none'}")
+        found = {name: found[name] for name in wanted}
     if as_json:
-        print(json.dumps({"system": system.name, "devices": [asdict(info) for info in found]}, indent=1))
+        listed = [{**asdict(info), "system": system.name} for system, info in found.values()]
+        print(json.dumps({"system": machines[0].name, "devices": listed}, indent=1))
         return 0
-    print(f"{system.name} machine: {len(found)} GPU{'' if len(found) == 1 else 's'}")
-    for info in found:
-        state = "usable" if info.usable else f"not usable: {info.reason}"
-        print(f"{info.name:6} {info.arch:8} {info.model}  driver {info.driver}  {info.uuid}  {info.pci}  {state}")
+    for machine in machines:
+        infos = [info for system, info in found.values() if system is machine]
+        print(f"{machine.name} machine: {len(infos)} GPU{'' if len(infos) == 1 else 's'}")
+        for info in infos:
+            state = "usable" if info.usable else f"not usable: {info.reason}"
+            print(f"{info.name:6} {info.arch:8} {info.model}  driver {info.driver}  {info.uuid}  {info.pci}  {state}")
     return 0

@@ -11,7 +11,8 @@ from typing import Any
 from hcqrt.errors import HCQError
 from hcqrt.fileio import System
 from hcqrt.opening import devices, parse_name
-from hcqrt.tools.checks import CHECKS, CheckFailed, Context
+from hcqrt.tools.check_frame import CheckFailed, Context
+from hcqrt.tools.checks import CHECKS
 
 BAR_WIDTH = 24
 
@@ -86,10 +87,10 @@ def run_device(system: System, name: str, *, as_json: bool, quick: bool) -> dict
     return {**head, "checks": checks}
 
 
-def run_smoke(system: System, names: Sequence[str], *, as_json: bool, quick: bool) -> int:
+def run_smoke(chosen: Sequence[tuple[System, str]], *, as_json: bool, quick: bool) -> int:
     """Exit status 1 when a check of any device fails. Raises DeviceNotFound, before any check, for what is no name."""
-    full = ["{}:{}".format(*parse_name(name)) for name in names]
-    results = [run_device(system, name, as_json=as_json, quick=quick) for name in full]
+    full = [(system, "{}:{}".format(*parse_name(name))) for system, name in chosen]
+    results = [run_device(system, name, as_json=as_json, quick=quick) for system, name in full]
     failed = sum(not check["ok"] for result in results for check in result["checks"])
     if as_json:
         print(json.dumps(results[0] if len(results) == 1 else {"devices": results}, indent=1))

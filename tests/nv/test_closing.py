@@ -12,13 +12,13 @@ import pytest
 import hcqrt
 from hcqrt import HCQError
 from hcqrt.emu import EmulatedSystem
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 BUSY = """
 import hcqrt, sys
 from hcqrt.emu import EmulatedSystem
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 dev = hcqrt.open_device("NV", EmulatedSystem(nv=["sm_86"]))
 prg, buf = dev.program(shipped_kernel("sm_86", "fill")), dev.alloc(1 << 16)
 queue = dev.compute_queue().signal(dev.new_signal(), 1).bind(dev).submit(dev)

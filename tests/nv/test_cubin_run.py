@@ -10,7 +10,7 @@ from cubins import ABIS, cubin, dump_parameters, kernel
 from gen.cubin_writer import Reloc, attribute, param_layout
 
 from hcqrt.errors import BinaryError
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 OUT = "MOV R2, c[0x0][0x160]\nMOV R3, c[0x0][0x164]\n"  # R2:R3 = the first parameter, a pointer
 KIB = 1024

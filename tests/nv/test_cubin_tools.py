@@ -14,7 +14,7 @@ from gen.cubin_writer import Reloc
 
 from hcqrt.isa.sass import disassemble
 from hcqrt.nv.loader import load
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 SHIPPED = ("fill", "ids", "matmul", "saxpy", "spill", "sum", "vector_add")
 SOURCE = "MOV R2, c[0x0][0x160]\nMOV R3, c[0x0][0x164]\nMOV R0, 0x1\nSTG.E [R2], R0\nEXIT"

@@ -16,7 +16,7 @@ from gen.cubin_writer import KernelSource, Module, write_cubin
 import hcqrt
 from hcqrt.isa.sass import assemble
 from hcqrt.nv.arch import chip_for
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 STORE_TO_NOWHERE = 0xDEAD0000
 
@@ -94,7 +94,7 @@ def test_field_report_9_a_fault_is_sticky_and_close_does_not_wait(dev):
 
 def run_child(body: str, **kwargs):
     code = "import hcqrt, os, sys, time\nfrom hcqrt.emu import EmulatedSystem\n"
-    code += "from hcqrt.tools.checks import shipped_kernel\nsystem = EmulatedSystem(nv=['sm_86'])\n" + textwrap.dedent(
+    code += "from hcqrt.tools.check_frame import shipped_kernel\nsystem = EmulatedSystem(nv=['sm_86'])\n" + textwrap.dedent(
         body
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **kwargs)

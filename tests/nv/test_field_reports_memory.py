@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hcqrt
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 
 from hcqrt.decode.pushbuffer import decode
 from hcqrt.decode.qmd import decode_qmd
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 GRID, BLOCK = (5, 2, 1), (32, 4, 1)
 

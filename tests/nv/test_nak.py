@@ -12,7 +12,7 @@ from hcqrt.decode.qmd import decode_qmd
 from hcqrt.errors import BinaryError, LaunchError
 from hcqrt.nv.loader import load
 from hcqrt.nv.nak import looks_like_nak
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 FIELDS = {  # name -> (offset, struct format). Source: nv-engine facts 13
     "stage": (0, "I"), "sm": (4, "B"), "gprs": (5, "B"), "barriers": (6, "B"), "instructions": (12, "I"),
@@ -110,7 +110,7 @@ def test_more_arguments_than_the_bank_has_room_for_are_refused(dev, system):
 
 
 def test_the_shipped_shader_adds(dev):
-    prg = dev.program(shipped_kernel("sm_86", "vector_add_nak"))
+    prg = dev.program(shipped_kernel("sm_86", "vector_add_mesa"))
     count, threads = 1024, prg.resources.max_threads
     a, b = np.arange(count, dtype=np.float32), np.full(count, 0.5, np.float32)
     out, left, right = (dev.alloc(4 * count) for _ in range(3))

@@ -15,7 +15,7 @@ import hcqrt
 from hcqrt import HCQBuffer, SignalTimeout, Variable
 from hcqrt.core import staging
 from hcqrt.nv import device as nv_device
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 WAIT_MS = 20_000
 

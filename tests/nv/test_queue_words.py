@@ -11,7 +11,7 @@ from hcqrt.decode.pushbuffer import to_text
 from hcqrt.decode.qmd import qmd_text, unknown_bits
 from hcqrt.nv.gpfifo import pushbuffer_entry
 from hcqrt.nv.methods import COMPUTE, COPY, HOST, IMMD, INCR, SemExecute, header
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import hcqrt
 from hcqrt import HCQBuffer, HCQError, LaunchError, Variable
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 WAIT_MS = 20_000
 WORDS = 64

@@ -8,7 +8,7 @@ import pytest
 
 import hcqrt
 from hcqrt import DeviceNotFound
-from hcqrt.tools import checks, smoke
+from hcqrt.tools import check_frame, checks, device_checks, smoke
 from hcqrt.tools.cli import main
 
 
@@ -50,7 +50,7 @@ def test_several_devices_are_checked_in_turn(capsys):
 
 
 def test_a_failure_is_told_and_ends_with_status_1(capsys, monkeypatch):
-    monkeypatch.setattr(checks, "same", lambda *_: checks.expect(False, "wrong byte"))
+    monkeypatch.setattr(device_checks, "same", lambda *_: check_frame.expect(False, "wrong byte"))
     assert main(["smoke", "--emulated", "sm_86"]) == 1
     out = capsys.readouterr().out
     assert "FAIL" in out and "CheckFailed: wrong byte" in out

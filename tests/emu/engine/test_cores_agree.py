@@ -13,7 +13,7 @@ from random_programs import random_case
 import hcqrt
 from hcqrt.emu.engine import run
 from hcqrt.emu.system import EmulatedSystem
-from hcqrt.tools.checks import shipped_kernel
+from hcqrt.tools.check_frame import shipped_kernel
 
 pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="the C core was not built: there is no second core")
 SEEDS = 200
@@ -22,7 +22,7 @@ CHIP = "sm_86"
 KERNELS: dict[str, tuple[tuple[int, ...], tuple[Any, ...], tuple[int, int, int], tuple[int, int, int]]] = {
     "fill": ((1000,), (0xDEADBEEF, 999), (8, 1, 1), (128, 1, 1)),
     "vector_add": ((3000, 3000, 3000), (2999,), (12, 1, 1), (256, 1, 1)),
-    "vector_add_nak": ((1024, 1024, 1024), (), (8, 1, 1), (32, 1, 1)),
+    "vector_add_mesa": ((1024, 1024, 1024), (), (8, 1, 1), (32, 1, 1)),
     "saxpy": ((3000, 3000), (1.75, 2990), (12, 1, 1), (256, 1, 1)),
     "matmul": ((32 * 48, 32 * 64, 64 * 48), (32, 48, 64), (3, 2, 1), (16, 16, 1)),
     "sum": ((7, 7 * 256), (7 * 256 - 3,), (7, 1, 1), (256, 1, 1)),

@@ -10,6 +10,7 @@ import hcqrt
 from hcqrt.emu.engine import run
 from hcqrt.emu.system import EmulatedSystem
 from hcqrt.tools import checks
+from hcqrt.tools.check_frame import Context
 
 KERNEL_CHECKS = [name for name in checks.CHECKS if name.startswith("kernel_")]
 
@@ -29,7 +30,7 @@ def watched(core: str) -> tuple[EmulatedSystem, list[Any]]:
 def memory_after(core: str, name: str) -> tuple[list[bytes], list[Any]]:
     """What every buffer of a check holds when it is closed or the device is, and the results of its launches."""
     system, results = watched(core)
-    context = checks.Context(system, "NV", True)
+    context = Context(system, "NV", True)
     kept: list[bytes] = []
     with context.open() as dev:
         real = dev.copyout
@@ -61,4 +62,4 @@ def test_a_core_that_is_not_there_is_refused():
 
 def test_the_context_names_what_is_not_open():
     with pytest.raises(hcqrt.HCQError, match="NV is not open"):
-        _ = checks.Context(EmulatedSystem(nv=["sm_86"]), "NV", True).dev
+        _ = Context(EmulatedSystem(nv=["sm_86"]), "NV", True).dev
