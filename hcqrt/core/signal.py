@@ -73,6 +73,10 @@ class HCQSignal:
         """Microseconds on the GPU's clock at the last timestamp or signal that was stamped."""
         return self._pool.ticks_to_us(self._mv[self._index + 1])
 
+    def reached(self, value: int) -> bool:
+        """Whether the signal is at `value` or beyond, counting in a circle."""
+        return (self.value - value) & MASK64 < HALF64
+
     def wait(self, value: int, timeout_ms: int | None = None) -> None:
         """Block until the value is reached. The timeout counts from the last change of the value, not from the start.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.bits import align_up
 from hcqrt.core.program import CLikeArgsState, HCQArgsState, HCQProgram, Launch, Param, Resources, Size
+from hcqrt.core.signal import MASK64
 from hcqrt.core.sints import Sint, as_sint, is_symbolic
 from hcqrt.errors import BinaryError, LaunchError
 from hcqrt.nv.image import Image
@@ -64,6 +65,7 @@ class NVProgram(HCQProgram):
         self.templates: dict[tuple[Any, Any, int], QmdTemplate] = {}
         dev.ensure_local(kernel.local_low + kernel.local_high)
         self._memory = dev.load_code(image)
+        self.uploaded: int | None = dev.timeline_value - 1 & MASK64  # the timeline's value once the code is in place
         dev.own(self)
 
     # limits

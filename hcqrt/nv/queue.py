@@ -132,6 +132,8 @@ class NVComputeQueue(NVQueue):
             template = prg.templates[grid, block, dynamic_shared]
         except KeyError:
             template = prg.template(grid, block, dynamic_shared)
+        if prg.uploaded is not None:
+            self._await_code(prg)
         if args_state.used:  # the slot's QMD and dimensions belong to an earlier launch with the same arguments
             with self.dev.lock:
                 args_state = args_state.copy_of(self.dev.kernargs, prg.slot_bytes)
@@ -154,6 +156,14 @@ class NVComputeQueue(NVQueue):
         self._active, self._releases, self._running = (template, mv, start), 0, True
         self.dev.last_launch = prg.name
         return self
+
+    def _await_code(self, prg: Any) -> None:
+        """The copy engine may still be writing the code: hold the launch back until it has."""
+        timeline = self.dev.timeline_signal
+        if timeline.reached(prg.uploaded):
+            prg.uploaded = None
+        else:
+            self.wait(timeline, prg.uploaded)
 
     def _patch_symbols(self, template: QmdTemplate, mv: memoryview, bank0: int, qmd: int) -> None:
         for base, symbols in ((qmd, template.symbols), (bank0, template.bank0_symbols)):

@@ -180,6 +180,21 @@ def test_commands_added_after_a_submission_leave_it_alone(system, dev, fill, buf
     assert bufs[1].copyout(bytearray(4)) == b"\2\0\0\0"
 
 
+def test_a_queue_of_ones_own_waits_for_the_code_it_runs(system, dev, bufs):
+    """Code is copied to the GPU; a queue without a wait for the timeline must not overtake the copy."""
+    dev.synchronize(WAIT_MS)
+    before = dev.next_timeline()
+    gate = dev.new_signal()
+    dev.copy_queue().wait(gate, 1).signal(dev.timeline_signal, before).submit(dev)  # holds the copies back
+    fill, done = dev.program(shipped_kernel("sm_86", "fill")), dev.new_signal()
+    queue = dev.compute_queue().exec(fill, fill.fill_kernargs([bufs[0]], (7, 4)), (1,), (32,)).signal(done, 1)
+    queue.submit(dev)
+    assert done.value == 0, "the kernel ran before its code was there"
+    gate.value = 1
+    done.wait(1, WAIT_MS)
+    assert bufs[0].copyout(bytearray(4)) == b"\7\0\0\0"
+
+
 @pytest.mark.parametrize("start", [2**32 - 4, 2**64 - 9, 2**64 - 1])
 def test_the_timeline_wraps(dev, fill, bufs, start):
     dev.synchronize(WAIT_MS)
