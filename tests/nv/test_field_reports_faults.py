@@ -94,9 +94,8 @@ def test_field_report_9_a_fault_is_sticky_and_close_does_not_wait(dev):
 
 def run_child(body: str, **kwargs):
     code = "import hcqrt, os, sys, time\nfrom hcqrt.emu import EmulatedSystem\n"
-    code += "from hcqrt.tools.check_frame import shipped_kernel\nsystem = EmulatedSystem(nv=['sm_86'])\n" + textwrap.dedent(
-        body
-    )
+    code += "from hcqrt.tools.check_frame import shipped_kernel\nsystem = EmulatedSystem(nv=['sm_86'])\n"
+    code += textwrap.dedent(body)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **kwargs)
 
 
