@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hcqrt.emu.executor import Launcher, run_kernel
 from hcqrt.emu.nv.classes import ClassTable
 from hcqrt.emu.nv.compute import ComputeEngine
 from hcqrt.emu.nv.copy import CopyEngine, CopyRecord
-from hcqrt.emu.nv.executor import Launcher, run_kernel
 from hcqrt.emu.nv.gpu import Channel, Gpu
 from hcqrt.emu.nv.host_methods import HostMethods, host_table
 from hcqrt.emu.nv.pushbuffer import ENTRY_BYTES, OPCODE_ILLEGAL, Methods, decode_entry, methods

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hcqrt.bits import align_up
 from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.engine.launch import Dim3, EngineFault, Launch
+from hcqrt.emu.executor import default_budget
 from hcqrt.emu.memory import FETCH, READ, WRITE, MmuFault
 from hcqrt.emu.nv import limits
-from hcqrt.emu.nv.executor import default_budget
 from hcqrt.emu.nv.qmd import QMD_BYTES, Qmd, decode_qmd
 from hcqrt.emu.nv.qmd_check import check_qmd
 from hcqrt.emu.nv.report import write_record

@@ -10,7 +10,7 @@ import pytest
 from gpu_bench import CODE_VA, CONST_VA, DATA_VA, MIB, QMD_VA, READ_ONLY_VA, SETUP, UNMAPPED_VA, Bench
 from qmd_words import qmd
 
-from hcqrt.emu.nv.executor import run_kernel
+from hcqrt.emu.executor import run_kernel
 from hcqrt.isa.sass import assemble
 
 LAUNCH3 = [0x200120AD, QMD_VA >> 8, 0x200120B0, 3]

@@ -1,0 +1,1 @@
+"""The emulated Qualcomm side: KGSL and Adreno GPUs."""

@@ -1,0 +1,195 @@
+"""One dispatch from registers to completion: geometry, code, state, and the faults that a shader ends with."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hcqrt.emu.address_space import GpuAddressSpace
+from hcqrt.emu.engine.launch import Dim3, EngineFault, Ir3Setup, Launch
+from hcqrt.emu.executor import default_budget
+from hcqrt.emu.memory import FETCH, WRITE, MmuFault
+from hcqrt.emu.qcom.banks import descriptor_banks
+from hcqrt.emu.qcom.config import CODE_UNIT, Config, read_config
+from hcqrt.emu.qcom.registers import offset_of
+from hcqrt.emu.qcom.trouble import BAD_SHADER, HANG, PAGE_FAULT, Refused, ShaderPlace, WorkFault
+
+if TYPE_CHECKING:
+    from hcqrt.emu.qcom.cp import CommandProcessor
+    from hcqrt.emu.qcom.gpu import Gpu
+
+COMPUTE_MARKER = 8  # RM6_COMPUTE
+CONSTANT_BANK = 0
+MAX_GLOBAL = (1 << 32) - 1
+AXES = "XYZ"
+# Sizes and offsets of the whole grid, by axis
+GLOBAL_SIZE = ("HLSQ_CS_NDRANGE_1", "HLSQ_CS_NDRANGE_3", "HLSQ_CS_NDRANGE_5")
+GLOBAL_OFFSET = ("HLSQ_CS_NDRANGE_2", "HLSQ_CS_NDRANGE_4", "HLSQ_CS_NDRANGE_6")
+# What a fetch beyond the code gives: no category-7 instruction looks like it, and the reason is told with the fault
+NO_CODE = b"\xff"
+PAGE_KINDS = {"global": "PTE", "read_only": "RO", "atomic": "ATOMIC"}
+ENDLESS_KINDS = ("budget", "deadlock")
+
+
+@dataclass(eq=False)
+class Dispatch:
+    """A shader that was started: everything it needs was read when it started. `keep` holds its banks."""
+
+    launch: Launch
+    space: GpuAddressSpace
+    number: int
+    code_va: int
+    code_end: int
+    keep: list[object]
+
+    def run(self, gpu: Gpu) -> None:
+        """Execute it. Raises WorkFault."""
+        launch = self.launch
+        if gpu.takes_fault(f"shader at {self.code_va:#x}"):
+            gpu.stats["launches"] += 1
+            place = ShaderPlace(self.code_va, launch.entry_va)
+            text = f"injected: fetch at {launch.entry_va:#x} by the shader at {self.code_va:#x}"
+            raise WorkFault(PAGE_FAULT, text, launch.entry_va, FETCH, "PTE", self.number, place)
+        result = gpu.launch(launch)
+        gpu.stats["launches"] += 1
+        gpu.stats["instructions"] += result.instructions
+        if result.fault is not None:
+            raise self.trouble(result.fault, result.instructions)
+
+    def trouble(self, fault: EngineFault, instructions: int) -> WorkFault:
+        """The fault that the driver hears of."""
+        place = ShaderPlace(self.code_va, fault.pc, fault.block, fault.thread)
+        where = f"shader at {self.code_va:#x}, pc {fault.pc:#x}, group {fault.block}, fiber {fault.thread}"
+        if fault.kind in PAGE_KINDS:
+            reason = self.page_reason(fault)
+            text = f"{fault.access} at {fault.address:#x}: MMU fault {reason}; {where}"
+            return WorkFault(PAGE_FAULT, text, fault.address, fault.access, reason, self.number, place)
+        if fault.kind in ENDLESS_KINDS:
+            text = f"{where}: {fault.kind} after {instructions} fiber-instructions"
+            return WorkFault(HANG, text, launch=self.number, place=place)
+        detail = fault.detail or fault.kind
+        if fault.kind == "illegal_instruction" and not self.code_va <= fault.pc < self.code_end:
+            detail = f"outside the {(self.code_end - self.code_va) // CODE_UNIT} units of code that SP_CS_INSTRLEN says"
+        address = f" at {fault.address:#x}" if fault.address else ""
+        return WorkFault(BAD_SHADER, f"{detail}{address}; {where}", launch=self.number, place=place)
+
+    def page_reason(self, fault: EngineFault) -> str:
+        """Ask the address space again: it knows why the access fails."""
+        try:
+            self.space.pieces(fault.address, 1, fault.access)
+        except MmuFault as miss:
+            return miss.kind
+        return PAGE_KINDS[fault.kind]  # its first byte is mapped, a later one is not
+
+
+def start_dispatch(cp: CommandProcessor, name: str, groups: Dim3, local: Dim3 | None = None) -> None:
+    """Start a shader from the registers. `local` comes with the indirect packet. Raises Refused and MmuFault."""
+    if cp.marker != COMPUTE_MARKER:
+        raise Refused(f"{name}: the marker mode is {cp.marker}, compute needs CP_SET_MARKER {COMPUTE_MARKER}")
+    config = read_config(cp.registers, cp.gpu.chip, not cp.gpu.strict)
+    if local is not None and local != config.block:
+        raise Refused(f"{name}: local size {local}, but {config.block} in HLSQ_CS_NDRANGE_0")
+    check_grid(cp, name, groups, config, indirect=local is not None)
+    cp.registers.values |= {offset_of(f"HLSQ_CS_KERNEL_GROUP_{axis}"): n for axis, n in zip(AXES, groups, strict=True)}
+    if 0 in groups:  # only the indirect packet may say so
+        return
+    cp.launches += 1
+    cp.in_flight.append(make_dispatch(cp, groups, config))
+
+
+def check_grid(cp: CommandProcessor, name: str, groups: Dim3, config: Config, *, indirect: bool) -> None:
+    """Raises Refused: sizes that do not agree, and what is not modelled."""
+    registers = cp.registers
+    for axis, count, size, extent, offset in zip(AXES, groups, config.block, GLOBAL_SIZE, GLOBAL_OFFSET, strict=True):
+        if not registers.written(extent) or not registers.written(offset):
+            raise Refused(f"{name}: {extent} and {offset} were never written in this context")
+        if registers.get(offset):
+            raise Refused(f"{offset} ({offset_of(offset):#x}) = {registers.get(offset):#x}: offsets are not modelled")
+        if count * size > MAX_GLOBAL:
+            raise Refused(f"{name}: {count:#x} groups of {size} in {axis} are over {MAX_GLOBAL:#x} fibers")
+        if indirect:
+            continue
+        if not count:
+            raise Refused(f"{name}: no groups in {axis}")
+        if registers.get(extent) != count * size:
+            raise Refused(
+                f"{extent} ({offset_of(extent):#x}) = {registers.get(extent):#x}: {count} groups of {size} in {axis} "
+                f"are {count * size:#x}"
+            )
+
+
+def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatch:
+    """Read what the shader gets: code, constants, descriptors, and see that its private memory is there."""
+    space, state = cp.space, cp.state
+    state.take_pending(space)
+    code = read_code(cp, config)
+    if config.per_sp_bytes:
+        space.pieces(config.private_va, config.per_sp_bytes * cp.gpu.chip.sps, WRITE)
+    if state.constants_end > config.const_vec4:
+        raise Refused(f"constants up to c{state.constants_end - 1} were loaded, CONSTLEN is {config.const_vec4} vec4")
+    keep: list[object] = []
+    found = descriptor_banks(cp, config)
+    banks = {CONSTANT_BANK: bytes(state.constants[: 16 * config.const_vec4]), **found.banks}
+    setup = Ir3Setup(
+        merged=config.merged,
+        constant_demotion=config.constant_demotion,
+        isam_gl=config.isam_gl,
+        full_regs=config.full_regs,
+        half_regs=config.half_regs,
+        group_id=config.group_id,
+        group_size=config.group_size,
+        group_offset=config.group_offset,
+        local_id=config.local_id,
+        linear_id=config.linear_id,
+        textures=found.textures,
+        samplers=found.samplers,
+        images=found.images,
+        ubos=found.ubos,
+    )
+    code_va, code_end = config.code_va, config.code_va + config.code_bytes
+
+    def fetch(va: int, nbytes: int) -> bytes:
+        start, end = max(va, code_va), min(va + nbytes, code_end)
+        if start >= end:
+            raise MmuFault(va, FETCH, "PTE", nbytes)
+        return NO_CODE * (start - va) + code[start - code_va : end - code_va] + NO_CODE * (va + nbytes - end)
+
+    launch = Launch(
+        fetch=fetch,
+        entry_va=config.entry_va,
+        memory=space,
+        grid=groups,
+        block=config.block,
+        isa="ir3",
+        shared_bytes=config.shared_bytes,
+        local_low_bytes=config.private_bytes,
+        constants={bank: pointer(raw, keep) for bank, raw in banks.items()},
+        budget=cp.gpu.budget or default_budget(groups, config.block),
+        clock_ns=cp.gpu.clock_ns(),
+        lanes=config.lanes,
+        setup=setup,
+    )
+    return Dispatch(launch, space, cp.launches, code_va, code_end, keep)
+
+
+def pointer(raw: bytes, keep: list[object]) -> tuple[int, int]:
+    """Host pointer and bytes of a bank's own copy."""
+    held = ctypes.create_string_buffer(raw, len(raw)) if raw else ctypes.create_string_buffer(1)
+    keep.append(held)
+    return ctypes.addressof(held), len(raw)
+
+
+def read_code(cp: CommandProcessor, config: Config) -> bytes:
+    """The units of code that INSTRLEN counts; the prefetch reads them all. Raises Refused and MmuFault."""
+    load, chip = cp.state.code, cp.gpu.chip
+    if load is not None:
+        if load.data is not None or load.first or load.va != config.code_va:
+            raise Refused(f"{load.text}: not the code at {config.code_va:#x} (SP_CS_OBJ_START)")
+        if load.units > chip.icache_units:
+            raise Refused(f"{load.text}: the instruction cache of an {chip.name} holds {chip.icache_units} units")
+        if load.units * CODE_UNIT > config.code_bytes:
+            raise Refused(f"{load.text}: SP_CS_INSTRLEN is {config.code_bytes // CODE_UNIT}")
+    code = cp.space.read(config.code_va, config.code_bytes, FETCH)
+    cp.state.stale.fetched(config.code_va, code)
+    return code

@@ -1,0 +1,297 @@
+"""A compute configuration as the registers hold it: taken apart and checked against the chip. Source: qcom.md §3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcqrt.bits import align_up, is_pow2
+from hcqrt.emu.engine.launch import Dim3
+from hcqrt.emu.qcom.chips import CHIPS, EmuChip
+from hcqrt.emu.qcom.registers import RegisterFile, offset_of, unpack
+from hcqrt.emu.qcom.trouble import Refused
+
+ABSENT = 0xFC
+FIRST_HIGH, LAST_HIGH_VEC3 = 0xC0, 0xDD  # r48.x to r55.y: a vec3 fits
+FULL_FILE_VEC4 = 48  # r0 to r47
+CODE_UNIT, CODE_ALIGNMENT, INSTRUCTION_BYTES = 128, 128, 8
+PRIVATE_ALIGNMENT, PRIVATE_UNIT, PRIVATE_GRAIN = 32, 512, 4096
+MAX_BRANCH_STACK = 32  # half of 64, the deepest nesting that counts
+CONST_RAM_VEC4 = {0: 128, 1: 192, 2: 256, 3: 512}  # a6xx_const_ram_mode
+ISAM_CL, ISAM_GL = 1, 2
+KIB = 1024
+
+LPAC_MIRRORS = (
+    ("SP_CS_CNTL_0", "HLSQ_CS_CNTL_0"), ("SP_CS_CNTL_1", "HLSQ_CS_CNTL_1"), ("HLSQ_CS_CTRL_REG1", "SP_CS_CTRL_REG1"),
+)  # fmt: skip
+REQUIRED = (
+    "SP_MODE_CONTROL", "SP_TP_MODE_CNTL", "HLSQ_CS_CNTL", "SP_CS_CONFIG", "SP_CS_INSTRLEN", "SP_CS_CTRL_REG0",
+    "SP_CS_CTRL_REG1", "SP_CS_BRANCH_COND", "SP_CS_OBJ_FIRST_EXEC_OFFSET", "SP_CS_OBJ_START", "SP_CS_PVT_MEM_PARAM",
+    "SP_CS_PVT_MEM_SIZE", "SP_CS_PVT_MEM_HW_STACK_OFFSET", "HLSQ_CS_NDRANGE_0", "HLSQ_CS_CNTL_0", "HLSQ_CS_CNTL_1",
+)  # fmt: skip
+OPTIONAL = ("SP_FLOAT_CNTL", "HLSQ_SHARED_CONSTS", "TPL1_DBG_ECO_CNTL", "SP_CS_TEX_COUNT", "SP_CS_IBO_COUNT")
+WIDE = ("SP_CS_OBJ_START", "SP_CS_PVT_MEM_ADDR")  # 64 bits
+STRICTLY_REQUIRED = ("SP_FLOAT_CNTL",)  # the known client never writes it
+KNOWN_COUNTS = {"SP_CS_TEX_COUNT": 0x80, "SP_CS_IBO_COUNT": 0x40}  # what the known client always writes
+
+
+@dataclass(frozen=True)
+class Config:
+    """What all launches with the same registers have in common; sizes in bytes."""
+
+    code_va: int
+    code_bytes: int
+    entry_va: int
+    const_vec4: int
+    lanes: int
+    merged: bool
+    constant_demotion: bool
+    isam_gl: bool
+    full_regs: int
+    half_regs: int
+    block: Dim3
+    group_id: int
+    group_size: int
+    group_offset: int
+    local_id: int
+    linear_id: int
+    shared_bytes: int
+    private_bytes: int
+    private_va: int
+    per_sp_bytes: int
+    textures: int
+    samplers: int
+    images: int
+
+
+class Reader:
+    """The registers of a configuration, by name and field; every complaint names register, offset and value."""
+
+    def __init__(self, values: dict[str, int], chip: EmuChip, lenient: bool) -> None:
+        self.values, self.chip, self.lenient = values, chip, lenient
+
+    def fields(self, name: str) -> dict[str, int]:
+        return unpack(name, self.values[name])
+
+    def refuse(self, name: str, text: str) -> Refused:
+        return Refused(f"{name} ({offset_of(name):#x}) = {self.values[name]:#x}: {text}")
+
+    def zero(self, name: str, *fields: str) -> None:
+        found = self.fields(name)
+        for field in fields:
+            if found[field]:
+                raise self.refuse(name, f"{field} = {found[field]:#x} is not modelled")
+
+
+def read_config(registers: RegisterFile, chip: EmuChip, lenient: bool) -> Config:
+    """The configuration of a dispatch. Raises Refused."""
+    for name in REQUIRED if lenient else (*REQUIRED, *STRICTLY_REQUIRED):
+        if not registers.written(name):
+            raise Refused(f"{name} ({offset_of(name):#x}) was never written in this context")
+    names = [*REQUIRED, *OPTIONAL, *(mirror for mirror, _ in LPAC_MIRRORS)]
+    values = {name: registers.get(name) for name in names} | {name: registers.get64(name) for name in WIDE}
+    key = tuple(values.values())
+    known: Config | None = registers.configs.get(key)
+    if known is None:
+        if len(registers.configs) > 256:
+            registers.configs.clear()
+        known = registers.configs[key] = make_config(Reader(values, chip, lenient))
+    return known
+
+
+def make_config(reader: Reader) -> Config:
+    check_modes(reader)
+    check_mirrors(reader)
+    code_va, code_bytes, entry_va = code_of(reader)
+    block, lanes = block_of(reader)
+    full, half = footprints(reader, block, lanes)
+    private_bytes, private_va, per_sp_bytes = private_memory(reader)
+    config = reader.fields("SP_CS_CONFIG")
+    reader.zero("SP_CS_CONFIG", "BINDLESS_TEX", "BINDLESS_SAMP", "BINDLESS_IBO", "BINDLESS_UBO")
+    if not config["ENABLED"]:
+        raise reader.refuse("SP_CS_CONFIG", "ENABLED is not set")
+    check_count(reader, "SP_CS_TEX_COUNT", config["NTEX"])
+    check_count(reader, "SP_CS_IBO_COUNT", config["NIBO"])
+    mode = reader.fields("SP_MODE_CONTROL")
+    shared = reader.fields("SP_CS_CTRL_REG1")["SHARED_SIZE"]
+    return Config(
+        code_va=code_va,
+        code_bytes=code_bytes,
+        entry_va=entry_va,
+        const_vec4=constlen(reader),
+        lanes=lanes,
+        merged=bool(reader.fields("SP_CS_CTRL_REG0")["MERGEDREGS"]),
+        constant_demotion=bool(mode["CONSTANT_DEMOTION_ENABLE"]),
+        isam_gl=mode["ISAMMODE"] == ISAM_GL,
+        full_regs=full,
+        half_regs=half,
+        block=block,
+        **system_registers(reader, full),
+        shared_bytes=(shared + 1) * KIB if shared else reader.chip.shared_bytes,
+        private_bytes=private_bytes,
+        private_va=private_va,
+        per_sp_bytes=per_sp_bytes,
+        textures=config["NTEX"],
+        samplers=config["NSAMP"],
+        images=config["NIBO"],
+    )
+
+
+def check_modes(reader: Reader) -> None:
+    mode, texture_mode = reader.fields("SP_MODE_CONTROL"), reader.fields("SP_TP_MODE_CNTL")
+    if mode["ISAMMODE"] not in (ISAM_CL, ISAM_GL):
+        raise reader.refuse("SP_MODE_CONTROL", f"ISAMMODE {mode['ISAMMODE']} is neither CL (1) nor GL (2)")
+    if texture_mode["ISAMMODE"] != mode["ISAMMODE"]:
+        raise reader.refuse(
+            "SP_TP_MODE_CNTL", f"ISAMMODE {texture_mode['ISAMMODE']}, but {mode['ISAMMODE']} in SP_MODE_CONTROL"
+        )
+    reader.zero("SP_MODE_CONTROL", "SHARED_CONSTS_ENABLE")
+    reader.zero("SP_TP_MODE_CNTL", "UNK3")
+    reader.zero("SP_FLOAT_CNTL", "F16_NO_INF")
+    for name in ("SP_CS_BRANCH_COND", "HLSQ_SHARED_CONSTS"):
+        if reader.values[name]:
+            raise reader.refuse(name, "only 0 is modelled")
+    if reader.values["TPL1_DBG_ECO_CNTL"] not in (0, reader.chip.eco_cntl):
+        raise reader.refuse("TPL1_DBG_ECO_CNTL", f"an {reader.chip.name} takes 0 or {reader.chip.eco_cntl:#x}")
+
+
+def check_mirrors(reader: Reader) -> None:
+    if not reader.chip.lpac:
+        return
+    for mirror, original in LPAC_MIRRORS:
+        if reader.values[mirror] != reader.values[original]:
+            raise reader.refuse(
+                mirror, f"an {reader.chip.name} needs the value of {original}, {reader.values[original]:#x}"
+            )
+
+
+def code_of(reader: Reader) -> tuple[int, int, int]:
+    """(address, bytes, address of the first instruction)."""
+    va, units = reader.values["SP_CS_OBJ_START"], reader.values["SP_CS_INSTRLEN"]
+    if va % CODE_ALIGNMENT or not va:
+        raise reader.refuse("SP_CS_OBJ_START", f"code must be {CODE_ALIGNMENT}-byte aligned")
+    if not units:
+        raise reader.refuse("SP_CS_INSTRLEN", "no code: it counts units of 128 bytes")
+    first = reader.values["SP_CS_OBJ_FIRST_EXEC_OFFSET"]
+    if first % INSTRUCTION_BYTES or first >= units * CODE_UNIT:
+        raise reader.refuse(
+            "SP_CS_OBJ_FIRST_EXEC_OFFSET", f"not an instruction of the {units * CODE_UNIT:#x} bytes of code"
+        )
+    return va, units * CODE_UNIT, va + first
+
+
+def block_of(reader: Reader) -> tuple[Dim3, int]:
+    """(local size, fibers of a wave)."""
+    size = reader.fields("HLSQ_CS_NDRANGE_0")
+    block = size["LOCALSIZEX"] + 1, size["LOCALSIZEY"] + 1, size["LOCALSIZEZ"] + 1
+    dims = size["KERNELDIM"]
+    if not dims or any(extent != 1 for extent in block[dims:]):
+        raise reader.refuse("HLSQ_CS_NDRANGE_0", f"local size {block} in {dims} dimensions")
+    fibers = block[0] * block[1] * block[2]
+    if fibers > reader.chip.max_group_fibers:
+        raise reader.refuse(
+            "HLSQ_CS_NDRANGE_0", f"local size {block} has {fibers} fibers, over {reader.chip.max_group_fibers}"
+        )
+    wide = reader.fields("SP_CS_CTRL_REG0")["THREADSIZE"]
+    other = reader.fields("HLSQ_CS_CNTL_1")["THREADSIZE"]
+    if wide != other:
+        raise reader.refuse("HLSQ_CS_CNTL_1", f"THREADSIZE {other}, but {wide} in SP_CS_CTRL_REG0")
+    reader.zero("HLSQ_CS_CNTL_1", "SINGLE_SP_CORE", "THREADSIZE_SCALAR")
+    return block, 128 if wide else 64
+
+
+def footprints(reader: Reader, block: Dim3, lanes: int) -> tuple[int, int]:
+    """(full, half) registers in vec4; the waves of a group must find room in the register file together."""
+    name = "SP_CS_CTRL_REG0"
+    reader.zero(name, "THREADMODE", "UNK13", "UNK21", "UNK22", "EARLYPREAMBLE")
+    found = reader.fields(name)
+    full, half = found["FULLREGFOOTPRINT"], found["HALFREGFOOTPRINT"]
+    if full > FULL_FILE_VEC4 or half > FULL_FILE_VEC4:
+        raise reader.refuse(name, f"footprints {full} and {half} vec4, the files have {FULL_FILE_VEC4}")
+    if found["BRANCHSTACK"] > MAX_BRANCH_STACK:
+        raise reader.refuse(name, f"branch stack {found['BRANCHSTACK']}, over {MAX_BRANCH_STACK}: it counts pairs")
+    chip = reader.chip
+    used = max(full + (half + 1) // 2, 1) * (lanes // 64)
+    room = min(chip.reg_vec4 // used * chip.wave_pair, chip.max_waves)
+    waves = -(-block[0] * block[1] * block[2] // lanes)
+    if waves > room:
+        raise reader.refuse(name, f"{waves} waves of {full} full and {half} half vec4, {room} fit on an {chip.name}")
+    return full, half
+
+
+def system_registers(reader: Reader, full: int) -> dict[str, int]:
+    """Where the group's and the fiber's numbers go. What lies below r48.x in the size and offset fields is ignored."""
+    name, found = "HLSQ_CS_CNTL_0", reader.fields("HLSQ_CS_CNTL_0")
+    group_id, size, offset = found["WGIDCONSTID"], found["WGSIZECONSTID"], found["WGOFFSETCONSTID"]
+    if group_id < FIRST_HIGH:
+        raise reader.refuse(name, f"group id in register {group_id:#x}, it needs one from r48.x (0xc0) on")
+    taken: set[int] = set()
+    for what, register in (("group id", group_id), ("group size", size), ("group offset", offset)):
+        if register == ABSENT or register < FIRST_HIGH:
+            continue
+        if register > LAST_HIGH_VEC3 or taken & {register, register + 1, register + 2}:
+            raise reader.refuse(name, f"{what} in register {register:#x}: three do not fit there")
+        taken |= {register, register + 1, register + 2}
+    local_id, linear = found["LOCALIDREGID"], reader.fields("HLSQ_CS_CNTL_1")["LINEARLOCALIDREGID"]
+    if local_id != ABSENT and local_id + 3 > 4 * full:
+        raise reader.refuse(name, f"local id in register {local_id:#x}: three leave the footprint of {full} vec4")
+    if linear != ABSENT and (linear >= 4 * full or local_id <= linear < local_id + 3):
+        raise reader.refuse(
+            "HLSQ_CS_CNTL_1", f"linear id in register {linear:#x}: outside {full} vec4, or on the local id"
+        )
+    return dict(group_id=group_id, group_size=size, group_offset=offset, local_id=local_id, linear_id=linear)
+
+
+def constlen(reader: Reader) -> int:
+    """Constants in vec4."""
+    name, found = "HLSQ_CS_CNTL", reader.fields("HLSQ_CS_CNTL")
+    if not found["ENABLED"]:
+        raise reader.refuse(name, "ENABLED is not set")
+    vec4 = found["CONSTLEN"]
+    if not vec4 and reader.lenient:
+        return reader.chip.const_vec4  # the known client's mistake, which works as if the whole file was asked for
+    if vec4 > reader.chip.const_vec4:
+        raise reader.refuse(name, f"CONSTLEN {vec4} vec4, the file has {reader.chip.const_vec4}")
+    mode = reader.fields("SP_CS_CTRL_REG1")["CONSTANTRAMMODE"]
+    if CONST_RAM_VEC4[mode] > reader.chip.const_vec4:
+        raise reader.refuse("SP_CS_CTRL_REG1", f"constant RAM mode {mode}: the file has {reader.chip.const_vec4} vec4")
+    if CONST_RAM_VEC4[mode] < vec4:
+        raise reader.refuse(
+            "SP_CS_CTRL_REG1", f"constant RAM mode {mode} holds {CONST_RAM_VEC4[mode]} vec4, CONSTLEN is {vec4}"
+        )
+    return vec4
+
+
+def check_count(reader: Reader, name: str, count: int) -> None:
+    value = reader.values[name]
+    if value != count and not (reader.lenient and value == KNOWN_COUNTS[name]):
+        raise reader.refuse(name, f"SP_CS_CONFIG says {count}")
+
+
+def known_stack_offset(reader: Reader, per_fiber: int) -> bool:
+    """Whether this is what the known client writes: its bytes for one SP of an a630, not shifted."""
+    expected = align_up(max(per_fiber, 1) * CHIPS["a630"].fibers_per_sp, PRIVATE_GRAIN)
+    return reader.values["SP_CS_PVT_MEM_HW_STACK_OFFSET"] == expected
+
+
+def private_memory(reader: Reader) -> tuple[int, int, int]:
+    """(bytes of a fiber, base, bytes of an SP)."""
+    param, size = reader.fields("SP_CS_PVT_MEM_PARAM"), reader.fields("SP_CS_PVT_MEM_SIZE")
+    reader.zero("SP_CS_PVT_MEM_PARAM", "HWSTACKSIZEPERTHREAD")
+    per_fiber, per_sp = param["MEMSIZEPERITEM"], size["TOTALPVTMEMSIZE"]
+    if per_fiber and not is_pow2(per_fiber):
+        raise reader.refuse("SP_CS_PVT_MEM_PARAM", f"{per_fiber:#x} bytes of private memory are no power of two")
+    needed = align_up(per_fiber * reader.chip.fibers_per_sp, PRIVATE_GRAIN)
+    if per_sp < needed:
+        raise reader.refuse(
+            "SP_CS_PVT_MEM_SIZE",
+            f"{per_sp:#x} bytes for an SP, {reader.chip.fibers_per_sp} fibers of {per_fiber:#x} need {needed:#x}",
+        )
+    offset = reader.fields("SP_CS_PVT_MEM_HW_STACK_OFFSET")["OFFSET"]
+    if offset != per_sp and not (reader.lenient and known_stack_offset(reader, per_fiber)):
+        raise reader.refuse(
+            "SP_CS_PVT_MEM_HW_STACK_OFFSET", f"offset {offset:#x}, an SP's private memory has {per_sp:#x} bytes"
+        )
+    va = reader.values["SP_CS_PVT_MEM_ADDR"]
+    if va % PRIVATE_ALIGNMENT:
+        raise reader.refuse("SP_CS_PVT_MEM_ADDR", f"not {PRIVATE_ALIGNMENT}-byte aligned")
+    return per_fiber, va, per_sp
