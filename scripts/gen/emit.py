@@ -20,13 +20,15 @@ def number(value: int) -> str:
 
 
 def literal(value: Any) -> str:
-    """One-line literal: integers as number(), bit ranges in decimal."""
+    """One-line literal: integers as number(), bit ranges in decimal, tuples of names quoted."""
     if isinstance(value, Raw):
         return value
     if value is None or isinstance(value, str | bool):
         return repr(value).replace("'", '"')
     if isinstance(value, int):
         return number(value)
+    if value and isinstance(value[0], str):
+        return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
     return "(" + ", ".join("None" if v is None else str(v) for v in value) + ")"
 
 

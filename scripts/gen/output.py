@@ -19,6 +19,13 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def mesa_version(tree: Path) -> str:
+    version = tree / "VERSION"
+    if not version.exists():
+        raise GeneratorError(f"{tree} is no source tree of Mesa: it has no file VERSION")
+    return version.read_text().strip()
+
+
 def manifest_entry(
     generator: str, tools: Iterable[str], inputs: list[dict[str, object]], texts: Mapping[str, str]
 ) -> dict[str, Any]:
