@@ -8,7 +8,7 @@
 #include <emmintrin.h>
 #endif
 
-#define LANES 32
+#define LANES 32 /* of a slice */
 #define ALL 0xFFFFFFFFu
 #define EACH for (int i = 0; i < LANES; i++)
 #define HAS(r, flag) (((r)->flags & (flag)) != 0)
@@ -33,28 +33,42 @@ enum { FAULT_NONE, FAULT_MISALIGNED, FAULT_GLOBAL, FAULT_READ_ONLY, FAULT_ATOMIC
 enum { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
 enum { DETAIL_NONE, DETAIL_BANK, DETAIL_PAST_END, DETAIL_JUMP };
 
+/* 32 lanes of a warp: it has one, two or four slices, and most operations see one slice at a time. */
 typedef struct {
     Row reg[U_REGISTERS];
     uint32_t pred[U_PREDICATES];         /* a lane mask each */
-    uint32_t barrier[U_BARRIER_REGISTERS][LANES];
     uint32_t arrivals[U_BARRIER_REGISTERS];
-    uint32_t position[LANES];            /* of each live lane, when not together */
-    uint32_t wait_mask[LANES];           /* of lanes at WARPSYNC */
+    Row position;                        /* of each live lane, when not together */
     uint8_t waits_on[LANES];             /* the register of a BSYNC, the number of a BAR */
-    uint32_t live, at_sync, at_warp, at_bar, skip;
-    uint32_t here;                       /* the position of all live lanes, when together */
-    int together;
-    uint32_t number;                     /* of the warp in its block */
+    uint32_t run, live, passing, group;  /* whose registers are written; live; that pass the guard; at this position */
+    uint32_t at_bar, skip;
+    uint32_t number;                     /* of the slice in its block */
     uint8_t *local;
+    /* only in warps of one slice */
+    uint32_t barrier[U_BARRIER_REGISTERS][LANES];
+    uint32_t wait_mask[LANES];           /* of lanes at WARPSYNC */
+    uint32_t at_sync, at_warp;
+} Slice;
+
+typedef struct {
+    Slice *slices;
+    uint32_t living;                     /* how many lanes live */
+    uint32_t here;                       /* the position of the group */
+    int together;                        /* the group is all that live */
+    uint32_t number;                     /* of the warp in its block */
 } Warp;
 
 typedef struct {
     const Job *job;
     Outcome *out;
     Warp *w;
-    uint32_t group, passing, run; /* lanes at this position; that pass the guard; whose registers are written */
+    Slice *s;
+    uint32_t run;                 /* the lanes of `s` whose registers are written */
+    int any, whole;               /* whether one lane, whether every lane of the group passes the guard */
+    uint32_t slice_count;         /* of each warp */
     uint64_t executed, pc;
     Warp *warps;
+    Slice *slices;
     uint32_t warp_count, threads;
     uint8_t *shared, *local;
     uint64_t local_stride;
@@ -65,6 +79,10 @@ typedef struct {
     uint32_t used_count;
     int moved, uses_barriers, uses_local;
 } Machine;
+
+#define MAX_SLICES 4
+#define EACH_OF(m, s, count) for (Slice *s = (m)->w->slices, *s##_end = s + (count); s < s##_end; s++)
+#define EACH_SLICE(m, s) EACH_OF(m, s, (m)->slice_count)
 
 static const Row ZEROS;
 static const Row BITS = {{
@@ -101,12 +119,27 @@ static inline void fill(Row *v, uint32_t value) {
     EACH v->u[i] = value;
 }
 
+/* Look at one slice; whether a lane of it runs. */
+static inline int enter(Machine *m, Slice *s) {
+    m->s = s;
+    m->run = s->run;
+    return m->run != 0;
+}
+
+/* Enter the slice of the warp's first lane that passed the guard (there is one), and say which lane of it that is. */
+static int first_passing(Machine *m) {
+    Slice *s = m->w->slices;
+    while (!s->passing) s++;
+    enter(m, s);
+    return lowest(s->passing);
+}
+
 /* The first fault counts; what a record does after it is never seen. */
 static void fault(Machine *m, int kind, int lane, uint64_t pc, uint64_t address, int access) {
     Outcome *out = m->out;
     if (out->kind != FAULT_NONE) return;
     const uint32_t *block = m->job->block;
-    uint32_t thread = m->w->number * LANES + (uint32_t)lane;
+    uint32_t thread = m->s->number * LANES + (uint32_t)lane;
     out->kind = kind;
     out->access = access;
     out->pc = pc;
@@ -130,13 +163,21 @@ static const Bank *bank(const Machine *m, uint64_t number) {
     return NULL;
 }
 
+static void constant_fault(Machine *m, uint32_t source, uint32_t size) {
+    Slice *kept = m->s;
+    uint32_t offset = source & 0xFFFF;
+    if (m->out->kind == FAULT_NONE) detail(m, DETAIL_BANK, size, source >> 16);
+    int lane = first_passing(m);
+    fault(m, offset % size ? FAULT_MISALIGNED : FAULT_CONSTANT, lane, m->pc, offset, ACCESS_READ);
+    enter(m, kept);
+}
+
 static uint64_t constant(Machine *m, uint32_t source, uint32_t size) {
     const Bank *found = bank(m, source >> 16);
     uint32_t offset = source & 0xFFFF;
     uint64_t value = 0, nbytes = found ? found->nbytes : 0;
     if (offset % size || offset + size > nbytes) {
-        if (m->out->kind == FAULT_NONE) detail(m, DETAIL_BANK, size, source >> 16);
-        fault(m, offset % size ? FAULT_MISALIGNED : FAULT_CONSTANT, lowest(m->passing), m->pc, offset, ACCESS_READ);
+        constant_fault(m, source, size);
         return 0;
     }
     if (size == 4) {
@@ -152,7 +193,7 @@ static uint64_t constant(Machine *m, uint32_t source, uint32_t size) {
 static inline const Row *word(Machine *m, const Record *r, int slot, Row *room) {
     uint32_t source = r->src[slot];
     switch (r->kind[slot]) {
-    case U_REG: return &m->w->reg[source];
+    case U_REG: return &m->s->reg[source];
     case U_IMM: fill(room, source); return room;
     case U_CONST: fill(room, (uint32_t)constant(m, source, 4)); return room;
     default: return &ZEROS;
@@ -165,7 +206,7 @@ static inline void pair(Machine *m, const Record *r, int slot, Wide *v) {
     uint64_t value = 0;
     switch (r->kind[slot]) {
     case U_REG: {
-        const Row *low = &m->w->reg[source], *high = &m->w->reg[source + 1];
+        const Row *low = &m->s->reg[source], *high = &m->s->reg[source + 1];
         EACH v->u[i] = (uint64_t)high->u[i] << 32 | low->u[i];
         return;
     }
@@ -185,12 +226,12 @@ static inline const Row *inverted(Machine *m, const Record *r, int slot, Row *ro
 }
 
 static inline uint32_t predicate(const Machine *m, uint8_t number, uint8_t negated) {
-    return negated ? ~m->w->pred[number] : m->w->pred[number];
+    return negated ? ~m->s->pred[number] : m->s->pred[number];
 }
 
 static inline void put(Machine *m, uint32_t d, const Row *v) {
     if (d == U_NO_REG) return;
-    Row *to = &m->w->reg[d];
+    Row *to = &m->s->reg[d];
     if (m->run == ALL) {
         *to = *v;
         return;
@@ -210,7 +251,7 @@ static inline void put_pair(Machine *m, uint32_t d, const Wide *v) {
 
 static inline void put_predicate(Machine *m, uint8_t number, uint32_t lanes) {
     if (number == U_PT || number == U_UPT) return;
-    m->w->pred[number] = (m->w->pred[number] & ~m->run) | (lanes & m->run);
+    m->s->pred[number] = (m->s->pred[number] & ~m->run) | (lanes & m->run);
 }
 
 static inline uint32_t combine(uint32_t how, uint32_t result, uint32_t other) {

@@ -11,6 +11,7 @@ import hcqrt.emu.engine._core as _core
 from hcqrt.emu.engine import core_sources, uops
 from hcqrt.emu.engine.launch import FAULT_KINDS, EngineFault, Launch, Range, Result
 from hcqrt.emu.engine.uops import InvalidProgram, Program
+from hcqrt.emu.engine.verify import check_lanes
 
 ffi, lib = _core.ffi, _core.lib
 if ffi.string(lib.hcqrt_digest()).decode() != core_sources.digest():
@@ -71,8 +72,7 @@ _TABLES = RangeTables()
 def run(program: Program, launch: Launch) -> Result:
     """Run a lowered program over the whole grid. The result and all memory are the same as those of the NumPy core."""
     prepared = _prepared(program)
-    if launch.lanes != uops.LANES:
-        raise InvalidProgram(f"a warp of {launch.lanes} lanes")
+    check_lanes(program, launch.lanes)
     ranges = _TABLES.get(launch.memory.ranges())
     banks = ffi.new("Bank[]", [(number, *where) for number, where in launch.constants.items()])
     job = ffi.new("Job *")
@@ -83,7 +83,8 @@ def run(program: Program, launch: Launch) -> Result:
     job.shared_bytes, job.shared_window = launch.shared_bytes, launch.shared_window_va
     job.local_low, job.local_high = launch.local_low_bytes, launch.local_high_bytes
     job.local_window, job.budget, job.clock_ns = launch.local_window_va, launch.budget, launch.clock_ns
-    job.grid, job.block = launch.grid, launch.block
+    job.grid, job.block, job.lanes = launch.grid, launch.block, launch.lanes
+    job.instruction_bytes = program.instruction_bytes
     outcome = ffi.new("Outcome *")
     if lib.hcqrt_run(job, outcome) != 0:
         raise MemoryError(f"no memory for blocks of {launch.block} threads")

@@ -1,57 +1,62 @@
 /* Operations that move lanes: branches, reconvergence, barriers, exits. */
 
+static inline void choose(Row *v, uint32_t lanes, uint32_t value) {
+    EACH v->u[i] = (lanes & BITS.u[i]) ? value : v->u[i];
+}
+
 /* The group goes on at `to`. */
 static void advance(Machine *m, uint32_t to) {
-    Warp *w = m->w;
-    if (w->together) {
-        w->here = to;
+    if (m->w->together) {
+        m->w->here = to;
         return;
     }
-    for (uint32_t lanes = m->group; lanes; lanes &= lanes - 1) w->position[lowest(lanes)] = to;
+    EACH_SLICE(m, s) if (s->group) choose(&s->position, s->group, to);
 }
 
 static inline uint32_t index_of(const Machine *m, const Record *r) { return (uint32_t)(r - m->job->records); }
 
 /* Give each lane its own position: the group is about to split or to wait. */
 static void part(Machine *m) {
-    Warp *w = m->w;
-    if (!w->together) return;
-    EACH w->position[i] = w->here;
-    w->together = 0;
+    if (!m->w->together) return;
+    EACH_SLICE(m, s) fill(&s->position, m->w->here);
+    m->w->together = 0;
 }
 
-/* Let waiting lanes go on whose whole mask waits likewise or has ended. */
-static void judge(Warp *w) {
-    uint32_t waiting = w->at_sync | w->at_warp, free_lanes = 0, at[U_BARRIER_REGISTERS] = {0};
-    if (w->together || !waiting) return;
-    for (uint32_t lanes = w->at_sync; lanes; lanes &= lanes - 1) at[w->waits_on[lowest(lanes)]] |= lanes & (0 - lanes);
+/* Let waiting lanes go on whose whole mask waits likewise or has ended. Lanes wait so in warps of one slice only. */
+static void judge(Machine *m) {
+    Slice *s = m->w->slices;
+    uint32_t waiting = s->at_sync | s->at_warp, free_lanes = 0, at[U_BARRIER_REGISTERS] = {0};
+    if (m->w->together || !waiting) return;
+    for (uint32_t lanes = s->at_sync; lanes; lanes &= lanes - 1) at[s->waits_on[lowest(lanes)]] |= lanes & (0 - lanes);
     for (uint32_t lanes = waiting; lanes; lanes &= lanes - 1) {
         int i = lowest(lanes);
-        uint32_t missing = w->live;
-        if (w->at_sync & BITS.u[i]) missing &= w->barrier[w->waits_on[i]][i] & ~at[w->waits_on[i]];
-        else missing &= w->wait_mask[i] & ~w->at_warp;
+        uint32_t missing = s->live;
+        if (s->at_sync & BITS.u[i]) missing &= s->barrier[s->waits_on[i]][i] & ~at[s->waits_on[i]];
+        else missing &= s->wait_mask[i] & ~s->at_warp;
         if (!missing) free_lanes |= BITS.u[i];
     }
-    for (uint32_t lanes = free_lanes; lanes; lanes &= lanes - 1) w->position[lowest(lanes)]++;
-    w->at_sync &= ~free_lanes;
-    w->at_warp &= ~free_lanes;
+    for (uint32_t lanes = free_lanes; lanes; lanes &= lanes - 1) s->position.u[lowest(lanes)]++;
+    s->at_sync &= ~free_lanes;
+    s->at_warp &= ~free_lanes;
 }
 
 static void op_bra(Machine *m, const Record *r) {
     Warp *w = m->w;
     uint32_t next = index_of(m, r) + 1;
-    if (!m->run) {
+    if (!m->any) {
         advance(m, next);
         return;
     }
-    if (w->together && m->run == m->group) {
+    if (w->together && m->whole) {
         w->here = r->target;
         return;
     }
     part(m);
-    for (uint32_t lanes = m->group; lanes; lanes &= lanes - 1)
-        w->position[lowest(lanes)] = (m->run & lanes & (0 - lanes)) ? r->target : next;
-    if (r->target < next) w->skip = m->run;
+    EACH_SLICE(m, s) {
+        choose(&s->position, s->group, next);
+        choose(&s->position, s->run, r->target);
+        if (r->target < next) s->skip = s->run;
+    }
 }
 
 /* The position of an address, or -1. */
@@ -65,77 +70,92 @@ static int64_t position_of(const Job *job, uint64_t pc) {
     return low < job->place_count && job->places[low].pc == pc ? (int64_t)job->places[low].position : -1;
 }
 
+/* Where each running lane of every slice goes; 0 when one goes nowhere. */
+static int find_targets(Machine *m, const Record *r, Row to[MAX_SLICES]) {
+    EACH_SLICE(m, s) {
+        Wide address;
+        if (!enter(m, s)) continue;
+        pair(m, r, 0, &address);
+        if (m->out->kind) return 0;
+        for (uint32_t lanes = s->run; lanes; lanes &= lanes - 1) {
+            int i = lowest(lanes);
+            uint64_t wanted = address.u[i] + (uint64_t)r->imm;
+            int64_t position = position_of(m->job, wanted);
+            if (position < 0) {
+                fault(m, FAULT_ILLEGAL, i, wanted, 0, ACCESS_NONE);
+                detail(m, DETAIL_JUMP, r->pc, 0);
+                return 0;
+            }
+            to[s - m->w->slices].u[i] = (uint32_t)position;
+        }
+    }
+    return 1;
+}
+
 static void op_brx(Machine *m, const Record *r) {
     Warp *w = m->w;
-    Wide address;
-    uint32_t next = index_of(m, r) + 1, to[LANES], back = 0, apart = 0;
-    if (!m->run) {
+    Row to[MAX_SLICES];
+    uint32_t next = index_of(m, r) + 1, apart = 0;
+    if (!m->any) {
         advance(m, next);
         return;
     }
-    pair(m, r, 0, &address);
-    if (m->out->kind) return;
-    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
-        int i = lowest(lanes);
-        uint64_t wanted = address.u[i] + (uint64_t)r->imm;
-        int64_t position = position_of(m->job, wanted);
-        if (position < 0) {
-            fault(m, FAULT_ILLEGAL, i, wanted, 0, ACCESS_NONE);
-            detail(m, DETAIL_JUMP, r->pc, 0);
-            return;
-        }
-        to[i] = (uint32_t)position;
-        apart |= to[i] ^ to[lowest(m->run)];
-        if (to[i] < next) back |= BITS.u[i];
-    }
-    if (w->together && m->run == m->group && !apart) {
-        w->here = to[lowest(m->run)];
+    if (!find_targets(m, r, to)) return;
+    int first = first_passing(m);
+    uint32_t target = to[m->s - w->slices].u[first];
+    EACH_SLICE(m, s)
+        for (uint32_t lanes = s->run; lanes; lanes &= lanes - 1) apart |= to[s - w->slices].u[lowest(lanes)] ^ target;
+    if (w->together && m->whole && !apart) {
+        w->here = target;
         return;
     }
     part(m);
     advance(m, next);
-    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) w->position[lowest(lanes)] = to[lowest(lanes)];
-    if (back) w->skip = back;
+    EACH_SLICE(m, s)
+        for (uint32_t lanes = s->run; lanes; lanes &= lanes - 1) {
+            int i = lowest(lanes);
+            s->position.u[i] = to[s - w->slices].u[i];
+            if (s->position.u[i] < next) s->skip |= BITS.u[i];
+        }
 }
 
 static void op_yield(Machine *m, const Record *r) {
     advance(m, index_of(m, r) + 1);
-    if (m->run && !m->w->together) m->w->skip = m->run;
+    if (!m->w->together) EACH_SLICE(m, s) s->skip = s->run;
 }
 
 static void op_bssy(Machine *m, const Record *r) {
-    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) m->w->barrier[r->imm][lowest(lanes)] = m->group;
+    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) m->s->barrier[r->imm][lowest(lanes)] = m->s->group;
 }
 
 static void op_bclr(Machine *m, const Record *r) {
-    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) m->w->barrier[r->imm][lowest(lanes)] = 0;
+    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) m->s->barrier[r->imm][lowest(lanes)] = 0;
 }
 
 static void op_break(Machine *m, const Record *r) {
-    uint32_t *masks = m->w->barrier[r->imm], leave[LANES] = {0};
+    uint32_t *masks = m->s->barrier[r->imm], leave[LANES] = {0};
     for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
         uint32_t bit = lanes & (0 - lanes), theirs = masks[lowest(lanes)];
         EACH leave[i] |= (theirs & BITS.u[i]) ? bit : 0;
     }
     EACH masks[i] &= ~leave[i];
     advance(m, index_of(m, r) + 1);
-    judge(m->w);
+    judge(m);
 }
 
 /* The running lanes wait at this record, the rest of the group goes on. */
 static void wait_here(Machine *m, const Record *r, uint8_t number) {
-    Warp *w = m->w;
     uint32_t index = index_of(m, r);
     part(m);
     advance(m, index + 1);
-    for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
-        w->position[lowest(lanes)] = index;
-        w->waits_on[lowest(lanes)] = number;
+    EACH_SLICE(m, s) {
+        choose(&s->position, s->run, index);
+        for (uint32_t lanes = s->run; lanes; lanes &= lanes - 1) s->waits_on[lowest(lanes)] = number;
     }
 }
 
 /* Nobody, or everybody who lives: no one to wait for. */
-static inline int alone(const Machine *m) { return !m->run || (m->w->together && m->run == m->w->live); }
+static inline int alone(const Machine *m) { return !m->any || (m->w->together && m->whole); }
 
 static void op_bsync(Machine *m, const Record *r) {
     if (alone(m)) {
@@ -143,8 +163,8 @@ static void op_bsync(Machine *m, const Record *r) {
         return;
     }
     wait_here(m, r, (uint8_t)r->imm);
-    m->w->at_sync |= m->run;
-    judge(m->w);
+    m->s->at_sync |= m->run;
+    judge(m);
 }
 
 static void op_warpsync(Machine *m, const Record *r) {
@@ -152,37 +172,41 @@ static void op_warpsync(Machine *m, const Record *r) {
     if (m->run) {
         const Row *masks = word(m, r, 0, &room);
         for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1)
-            m->w->wait_mask[lowest(lanes)] = masks->u[lowest(lanes)];
+            m->s->wait_mask[lowest(lanes)] = masks->u[lowest(lanes)];
     }
     if (alone(m)) {
         advance(m, index_of(m, r) + 1);
         return;
     }
     wait_here(m, r, 0);
-    m->w->at_warp |= m->run;
-    judge(m->w);
+    m->s->at_warp |= m->run;
+    judge(m);
 }
 
 static void op_exit(Machine *m, const Record *r) {
     advance(m, index_of(m, r) + 1);
-    if (!m->run) return;
-    m->w->live &= ~m->run;
-    judge(m->w);
+    if (!m->any) return;
+    EACH_SLICE(m, s) {
+        s->live &= ~s->run;
+        m->w->living -= (uint32_t)population(s->run);
+        if (m->w->together) s->group = s->live;
+    }
+    judge(m);
 }
 
 static void op_bar(Machine *m, const Record *r) {
     Row ra, rb;
-    if (!m->run) {
+    if (!m->any) {
         advance(m, index_of(m, r) + 1);
         return;
     }
-    int first = lowest(m->run);
+    int first = first_passing(m);
     uint32_t number = word(m, r, 0, &ra)->u[first] & 15, count = word(m, r, 1, &rb)->u[first];
-    m->w->arrivals[number] |= m->run;
+    EACH_SLICE(m, s) s->arrivals[number] |= s->run;
     m->expected[number] = count;
     if (r->mod == U_BAR_SYNC) {
         wait_here(m, r, (uint8_t)number);
-        m->w->at_bar |= m->run;
+        EACH_SLICE(m, s) s->at_bar |= s->run;
     } else {
         part(m);
         advance(m, index_of(m, r) + 1);
@@ -190,6 +214,6 @@ static void op_bar(Machine *m, const Record *r) {
 }
 
 static void op_stop(Machine *m, const Record *r) {
-    if (m->run) fault(m, r->op == OP_TRAP ? FAULT_TRAP : FAULT_ILLEGAL, lowest(m->run), r->pc, 0, ACCESS_NONE);
+    if (m->any) fault(m, r->op == OP_TRAP ? FAULT_TRAP : FAULT_ILLEGAL, first_passing(m), r->pc, 0, ACCESS_NONE);
     else advance(m, index_of(m, r) + 1);
 }

@@ -360,7 +360,7 @@ static void op_p2r(Machine *m, const Record *r) {
     uint32_t keep = (uint32_t)r->imm;
     EACH out.u[i] = a->u[i] & ~keep;
     for (int n = 0; n < 7; n++) {
-        uint32_t lanes = keep >> n & 1 ? m->w->pred[n] : 0;
+        uint32_t lanes = keep >> n & 1 ? m->s->pred[n] : 0;
         EACH out.u[i] |= (lanes & BITS.u[i]) ? 1u << n : 0;
     }
     put(m, r->d, &out);

@@ -50,7 +50,7 @@ static uint8_t *reach_shared(Machine *m, uint64_t offset, uint32_t nbytes, int *
 static uint8_t *reach_local(Machine *m, int lane, uint64_t offset, uint32_t nbytes, int *why) {
     const Job *job = m->job;
     uint64_t top = APERTURE - job->local_high;
-    uint8_t *base = m->w->local + (uint64_t)lane * m->local_stride;
+    uint8_t *base = m->s->local + (uint64_t)lane * m->local_stride;
     if (offset >= top && offset + nbytes <= APERTURE) return base + job->local_low + (offset - top);
     if (offset + nbytes <= job->local_low) return base + offset;
     *why = FAULT_LOCAL;
@@ -197,7 +197,7 @@ static void stored(Machine *m, const Record *r, uint32_t words, const Row *v[4],
         v[0] = word(m, r, 2, &room[0]);
         return;
     }
-    for (uint32_t k = 0; k < words; k++) v[k] = r->kind[2] == U_REG ? &m->w->reg[r->src[2] + k] : &ZEROS;
+    for (uint32_t k = 0; k < words; k++) v[k] = r->kind[2] == U_REG ? &m->s->reg[r->src[2] + k] : &ZEROS;
     if (r->kind[2] == U_REG) return;
     pair(m, r, 2, &value);
     EACH room[0].u[i] = (uint32_t)value.u[i];
@@ -242,16 +242,26 @@ static void store_each(const Target *target, uint32_t run, uint32_t nbytes, cons
     }
 }
 
+/* Every slice's addresses; 0 when a lane may not access its own: then nothing is written. */
+static int locate_all(Machine *m, const Record *r, uint32_t nbytes, int access, Target target[MAX_SLICES]) {
+    EACH_SLICE(m, s) if (enter(m, s) && !locate(m, r, nbytes, access, &target[s - m->w->slices])) return 0;
+    return 1;
+}
+
 static void op_st(Machine *m, const Record *r) {
-    Target target;
-    Row room[2];
-    const Row *v[4];
+    Target target[MAX_SLICES];
     uint32_t nbytes = SIZES[r->width];
-    if (!locate(m, r, nbytes, ACCESS_WRITE, &target)) return;
-    stored(m, r, nbytes < 4 ? 1 : nbytes / 4, v, room);
-    if (m->out->kind) return;
-    if (target.dense) store_dense(target.dense, nbytes, v);
-    else store_each(&target, m->run, nbytes, v);
+    if (!locate_all(m, r, nbytes, ACCESS_WRITE, target)) return;
+    EACH_SLICE(m, s) {
+        const Target *here = &target[s - m->w->slices];
+        Row room[2];
+        const Row *v[4];
+        if (!enter(m, s)) continue;
+        stored(m, r, nbytes < 4 ? 1 : nbytes / 4, v, room);
+        if (m->out->kind) return;
+        if (here->dense) store_dense(here->dense, nbytes, v);
+        else store_each(here, s->run, nbytes, v);
+    }
 }
 
 /* f32 sums of atomics are rounded to nearest and flush denormals. */
@@ -285,19 +295,16 @@ static void atomic_source(Machine *m, const Record *r, int slot, uint32_t nbytes
     EACH v->u[i] = a->u[i];
 }
 
-static void op_atom(Machine *m, const Record *r) {
-    Target target;
+static void atomic_slice(Machine *m, const Record *r, const Target *target, uint32_t nbytes) {
     Wide value, swap, old = {{0}};
     Row out;
     uint32_t operation = r->mod & 15, type = r->mod >> U_ATOMIC_TYPE_SHIFT & 15;
-    uint32_t nbytes = type == U_AT_U64 || type == U_AT_S64 ? 8 : 4;
-    if (!locate(m, r, nbytes, ACCESS_ATOMIC, &target)) return;
     atomic_source(m, r, 2, nbytes, &value);
     atomic_source(m, r, 3, nbytes, &swap);
     if (m->out->kind) return;
     for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
         int i = lowest(lanes);
-        uint8_t *at = target.dense ? target.dense + (uint32_t)i * nbytes : target.at[i];
+        uint8_t *at = target->dense ? target->dense + (uint32_t)i * nbytes : target->at[i];
         uint64_t before = 0; /* little endian, as the memory is */
         memcpy(&before, at, nbytes);
         uint64_t after = atomic_result(operation, type, before, value.u[i], swap.u[i]);
@@ -310,4 +317,11 @@ static void op_atom(Machine *m, const Record *r) {
     }
     EACH out.u[i] = (uint32_t)old.u[i];
     put(m, r->d, &out);
+}
+
+static void op_atom(Machine *m, const Record *r) {
+    Target target[MAX_SLICES];
+    uint32_t type = r->mod >> U_ATOMIC_TYPE_SHIFT & 15, nbytes = type == U_AT_U64 || type == U_AT_S64 ? 8 : 4;
+    if (!locate_all(m, r, nbytes, ACCESS_ATOMIC, target)) return;
+    EACH_SLICE(m, s) if (enter(m, s)) atomic_slice(m, r, &target[s - m->w->slices], nbytes);
 }

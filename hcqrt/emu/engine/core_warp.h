@@ -1,72 +1,111 @@
 /* Operations in which lanes see each other, and special registers. */
 
+/* Operations over the whole warp read the sources of all its slices before any is written. */
+
 static void op_bcast(Machine *m, const Record *r) {
     Row room, out;
-    const Row *a = word(m, r, 0, &room);
-    fill(&out, a->u[lowest(m->passing)]);
-    put(m, r->d, &out);
+    int lane = first_passing(m);
+    fill(&out, word(m, r, 0, &room)->u[lane]);
+    EACH_SLICE(m, s) if (enter(m, s)) put(m, r->d, &out);
 }
 
 static void op_vote(Machine *m, const Record *r) {
-    uint32_t asked = m->passing, yes = asked & predicate(m, r->p, r->p_neg);
-    int holds = r->mod == U_VOTE_ALL ? yes == asked : r->mod == U_VOTE_ANY ? yes != 0 : yes == 0 || yes == asked;
+    uint32_t yes[MAX_SLICES] = {0}, some = 0, missing = 0;
+    EACH_SLICE(m, s) {
+        enter(m, s);
+        uint32_t here = s->passing & predicate(m, r->p, r->p_neg);
+        yes[s - m->w->slices] = here;
+        some |= here;
+        missing |= s->passing & ~here;
+    }
+    int holds = r->mod == U_VOTE_ALL ? !missing : r->mod == U_VOTE_ANY ? some != 0 : !some || !missing;
     Row out;
-    fill(&out, yes);
-    put(m, r->d, &out);
-    put_predicate(m, r->pd, holds ? ALL : 0);
+    fill(&out, yes[r->imm]);
+    EACH_SLICE(m, s) {
+        if (!enter(m, s)) continue;
+        put(m, r->d, &out);
+        put_predicate(m, r->pd, holds ? ALL : 0);
+    }
 }
 
-/* Source: PTX ISA, shfl: a lane's segment is given by the mask in c, the clamp bounds the lane read in it. */
-static void op_shfl(Machine *m, const Record *r) {
-    Row ra, rb, rc, out;
-    const Row *a = word(m, r, 0, &ra), *lanes = word(m, r, 1, &rb), *c = word(m, r, 2, &rc);
+/* One slice of a shuffle of the words `a` of all `count` lanes. Source: PTX ISA, shfl: a lane's segment is given by the
+ * mask in c, the clamp bounds the lane read in it. */
+static uint32_t shuffle(Machine *m, const Record *r, const uint32_t *a, int count, Row *out) {
+    Row rb, rc;
+    const Row *lanes = word(m, r, 1, &rb), *c = word(m, r, 2, &rc);
+    int first = (int)(m->s - m->w->slices) * LANES, most = count - 1;
     uint32_t in_range = 0;
     EACH {
-        int b = (int)(lanes->u[i] & 31), clamp = (int)(c->u[i] & 31), segment = (int)(c->u[i] >> 8 & 31);
-        int low = i & segment, highest = low | (clamp & ~segment), from, valid;
+        int b = (int)lanes->u[i] & most, clamp = (int)c->u[i] & most, segment = (int)(c->u[i] >> 8) & most;
+        int own = first + i, low = own & segment, highest = low | (clamp & ~segment), from, valid;
         switch (r->mod) {
         case U_SHFL_IDX: from = low | (b & ~segment); break;
-        case U_SHFL_UP: from = i - b; break;
-        case U_SHFL_DOWN: from = i + b; break;
-        default: from = i ^ b; break;
+        case U_SHFL_UP: from = own - b; break;
+        case U_SHFL_DOWN: from = own + b; break;
+        default: from = own ^ b; break;
         }
         valid = r->mod == U_SHFL_UP ? from >= highest : from <= highest;
-        out.u[i] = a->u[(valid ? from : i) & 31];
+        out->u[i] = a[(valid ? from : own) & most];
         in_range |= (uint32_t)valid << i;
     }
-    put(m, r->d, &out);
-    put_predicate(m, r->pd, in_range);
+    return in_range;
 }
 
+static void op_shfl(Machine *m, const Record *r) {
+    uint32_t a[MAX_SLICES * LANES], in_range[MAX_SLICES];
+    Row room, out[MAX_SLICES];
+    EACH_SLICE(m, s) {
+        enter(m, s);
+        memcpy(a + (s - m->w->slices) * LANES, word(m, r, 0, &room), sizeof room);
+    }
+    EACH_SLICE(m, s) {
+        ptrdiff_t k = s - m->w->slices;
+        if (enter(m, s)) in_range[k] = shuffle(m, r, a, (int)m->slice_count * LANES, &out[k]);
+    }
+    EACH_SLICE(m, s) {
+        ptrdiff_t k = s - m->w->slices;
+        if (!enter(m, s)) continue;
+        put(m, r->d, &out[k]);
+        put_predicate(m, r->pd, in_range[k]);
+    }
+}
+
+/* Warps of one slice only. */
 static void op_match(Machine *m, const Record *r) {
     Row room, out;
     const Row *a = word(m, r, 0, &room);
     fill(&out, 0);
     for (int lane = 0; lane < LANES; lane++) {
-        uint32_t bit = m->passing & BITS.u[lane], value = a->u[lane];
+        uint32_t bit = m->s->passing & BITS.u[lane], value = a->u[lane];
         EACH out.u[i] |= a->u[i] == value ? bit : 0;
     }
     put(m, r->d, &out);
 }
 
+static inline uint32_t reduced(uint32_t how, uint32_t total, uint32_t term) {
+    switch (how) {
+    case U_RED_AND: return total & term;
+    case U_RED_OR: return total | term;
+    case U_RED_XOR: return total ^ term;
+    case U_RED_SUM: return total + term;
+    case U_RED_MIN: return term < total ? term : total;
+    default: return term > total ? term : total;
+    }
+}
+
 static void op_redux(Machine *m, const Record *r) {
     Row room, out;
-    const Row *a = word(m, r, 0, &room);
-    int extremes = r->mod == U_RED_MIN || r->mod == U_RED_MAX;
-    uint32_t turn = HAS(r, U_SIGNED) && extremes ? 0x80000000u : 0, total = a->u[lowest(m->passing)] ^ turn;
-    for (uint32_t lanes = m->passing & (m->passing - 1); lanes; lanes &= lanes - 1) {
-        uint32_t term = a->u[lowest(lanes)] ^ turn;
-        switch (r->mod) {
-        case U_RED_AND: total &= term; break;
-        case U_RED_OR: total |= term; break;
-        case U_RED_XOR: total ^= term; break;
-        case U_RED_SUM: total += term; break;
-        case U_RED_MIN: total = term < total ? term : total; break;
-        default: total = term > total ? term : total; break;
-        }
+    int extremes = r->mod == U_RED_MIN || r->mod == U_RED_MAX, first = first_passing(m);
+    uint32_t turn = HAS(r, U_SIGNED) && extremes ? 0x80000000u : 0;
+    uint32_t total = word(m, r, 0, &room)->u[first] ^ turn, done = BITS.u[first];
+    for (Slice *s = m->s; s < m->w->slices + m->slice_count; s++, done = 0) {
+        enter(m, s);
+        const Row *a = word(m, r, 0, &room);
+        for (uint32_t lanes = s->passing & ~done; lanes; lanes &= lanes - 1)
+            total = reduced(r->mod, total, a->u[lowest(lanes)] ^ turn);
     }
     fill(&out, total ^ turn);
-    put(m, r->d, &out);
+    EACH_SLICE(m, s) if (enter(m, s)) put(m, r->d, &out);
 }
 
 /* The register that each running lane names; a number outside the record's range is a fault. */
@@ -86,7 +125,7 @@ static void op_rget(Machine *m, const Record *r) {
     if (!numbered(m, r, word(m, r, 0, &room), ACCESS_READ, number)) return;
     for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
         int i = lowest(lanes);
-        out.u[i] = m->w->reg[number[i]].u[i];
+        out.u[i] = m->s->reg[number[i]].u[i];
     }
     put(m, r->d, &out);
 }
@@ -98,7 +137,7 @@ static void op_rput(Machine *m, const Record *r) {
     if (!numbered(m, r, a, ACCESS_WRITE, number)) return;
     for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
         int i = lowest(lanes);
-        m->w->reg[number[i]].u[i] = b->u[i];
+        m->s->reg[number[i]].u[i] = b->u[i];
     }
 }
 
@@ -127,7 +166,7 @@ static uint32_t common_register(const Machine *m, uint32_t n) {
 
 /* The index of each thread along an axis; lanes past the block's end count on. */
 static void thread_index(const Machine *m, uint32_t axis, Row *out) {
-    uint32_t first = m->w->number * LANES;
+    uint32_t first = m->s->number * LANES;
     const uint32_t *block = m->job->block;
     if (axis == 0 && first % block[0] + LANES <= block[0]) {
         first %= block[0];
@@ -145,7 +184,7 @@ static void op_s2r(Machine *m, const Record *r) {
     uint32_t n = (uint32_t)r->imm;
     switch (n) {
     case U_SR_TID_X: case U_SR_TID_Y: case U_SR_TID_Z: thread_index(m, n - U_SR_TID_X, &out); break;
-    case U_SR_LANE: EACH out.i[i] = i; break;
+    case U_SR_LANE: EACH out.i[i] = (int)(m->s - m->w->slices) * LANES + i; break;
     case U_SR_MASK_EQ: out = BITS; break;
     case U_SR_MASK_LT: EACH out.u[i] = BITS.u[i] - 1; break;
     case U_SR_MASK_LE: EACH out.u[i] = BITS.u[i] | (BITS.u[i] - 1); break;

@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 
-LANES = 32
 WAVES = (32, 64, 128)  # how many lanes a warp may have
 REGISTERS = 512  # the last three can only be the further words of an operand
 UNIFORM_BASE, SCRATCH_BASE = 264, 328  # of SASS: 0-254 GPRs, 264-327 uniform registers as splats, then scratch

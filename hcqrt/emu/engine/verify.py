@@ -11,6 +11,8 @@ import numpy.typing as npt
 from . import uops
 from .uops import NAMES, NO_REG, NUMBERS, InvalidProgram, Program
 
+# Operations whose lane masks are words.
+ONE_WORD = ("MATCH", "BSSY", "BSYNC", "BREAK", "BCLR", "WARPSYNC")
 Bool = npt.NDArray[np.bool_]
 Detail = Callable[[Any], Any]  # records of one operation -> whether each is right
 
@@ -145,3 +147,20 @@ def _refuse(records: Any, what: str, bad: Bool) -> None:
     if bad.any():
         index = int(np.argmax(bad))
         raise InvalidProgram(f"record {index} of {len(records)}, {what}: {records[index]}")
+
+
+def check_lanes(program: Program, lanes: int) -> None:
+    """Raise InvalidProgram unless the program can run in warps of this many lanes: some operations hold a lane mask in
+    one register."""
+    if lanes not in uops.WAVES:
+        raise InvalidProgram(f"warps of {lanes} lanes: there are {uops.WAVES}")
+    if lanes == 32:
+        return
+    if "masked" not in program.detail:
+        records = program.records
+        masks = np.isin(records["op"], [NUMBERS[name] for name in ONE_WORD])
+        special = (records["imm"] >= uops.SR_MASK_EQ) & (records["imm"] <= uops.SR_MASK_GE)
+        program.detail["masked"] = np.flatnonzero(masks | (records["op"] == NUMBERS["S2R"]) & special)
+    found = program.detail["masked"]
+    if len(found):
+        raise InvalidProgram(f"record {found[0]} needs warps of 32 lanes, not {lanes}: {program.records[found[0]]}")

@@ -21,8 +21,8 @@ def rule(name: str) -> Callable[[Callable[[Case, list[int], int], Outcome]], Cal
         def whole(case: Case) -> list[Held]:
             held = []
             for lane in range(LANES):
-                first = lane - lane % uops.LANES
-                warp = list(range(first, first + uops.LANES))
+                first = lane - lane % 32
+                warp = list(range(first, first + 32))
                 held.append(case.after(lane, function(case, warp, lane) if case.passes(lane) else Outcome()))
             return held
 
@@ -46,13 +46,13 @@ def vote(case: Case, warp: list[int], lane: int) -> Outcome:
     asked = running(case, warp)
     yes = [other for other in asked if case.holds(other, "p")]
     result = (len(yes) == len(asked), bool(yes), len(yes) in (0, len(asked)))[case.mod]
-    return Outcome(sum(1 << other % uops.LANES for other in yes), pd=result)
+    return Outcome(sum(1 << other % 32 for other in yes), pd=result)
 
 
 @rule("SHFL")
 def shfl(case: Case, warp: list[int], lane: int) -> Outcome:
     """Segments and clamps as PTX describes shfl."""
-    own, by, c = lane % uops.LANES, case.operand(lane, 1) & 31, case.operand(lane, 2)
+    own, by, c = lane % 32, case.operand(lane, 1) & 31, case.operand(lane, 2)
     clamp, segment = c & 31, c >> 8 & 31
     highest = own & segment | clamp & ~segment
     if case.mod == uops.SHFL_IDX:
@@ -66,7 +66,7 @@ def shfl(case: Case, warp: list[int], lane: int) -> Outcome:
 @rule("MATCH")
 def match(case: Case, warp: list[int], lane: int) -> Outcome:
     same = [n for n in running(case, warp) if (case.operand(n, 0) ^ case.operand(lane, 0)) & WORD == 0]
-    return Outcome(sum(1 << n % uops.LANES for n in same))
+    return Outcome(sum(1 << n % 32 for n in same))
 
 
 @rule("REDUX")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from .. import uops
 from ..launch import EngineFault, Launch, Result
-from ..uops import InvalidProgram
-from ..verify import verify
+from ..verify import check_lanes, verify
 from . import ops_control, ops_float, ops_half, ops_integer, ops_memory, ops_warp
 from .access import Memory
 from .journal import Journal
@@ -19,6 +20,7 @@ from .unit import BAR, DEAD, RUN, Counter, Setting, Stop, TooOrdered, Unit
 
 # Lanes that run as one array: large enough to hide the cost of a NumPy call, small enough for the cache.
 CHUNK_LANES = 32768
+HEAP_BYTES = 512 * CHUNK_LANES  # below the 32 MiB from where glibc heeds it no more
 # How far the run has had to retreat: hulls of accesses, every access, no wide run.
 _HULLS, _EXACT, _NARROW = range(3)
 
@@ -51,21 +53,21 @@ class Grid:
 
     def __init__(self, program: uops.Program, launch: Launch):
         self.launch, self.program = launch, program
-        if launch.lanes != uops.LANES:
-            raise InvalidProgram(f"a warp of {launch.lanes} lanes")
+        check_lanes(program, launch.lanes)
         self.records = decode(program)
         self.table = RangeTable(launch.memory.ranges())
         self.counter = Counter(0, launch.budget)
+        self._kept_threads: dict[tuple[int, int], tuple[list[U32], U32, Bool]] = {}
         self.threads = launch.block[0] * launch.block[1] * launch.block[2]
-        self.warps = -(-self.threads // uops.LANES)
+        self.warps = -(-self.threads // launch.lanes)
         self.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
         self.constants = [(pointer, pointer + nbytes) for pointer, nbytes in launch.constants.values()]
         crosses = any(r.full or r.name in _CROSSING or r.space == uops.S_SHARED for r in self.records)
-        self.setting = Setting(self.records, launch, self.counter, program.entry, crosses)
+        self.setting = Setting(self.records, launch, self.counter, program.entry, program.instruction_bytes, crosses)
 
     def run(self) -> Result:
         retreat = _HULLS if self.blocks * self.warps > 1 and can_go_wide(self.records) else _NARROW
-        chunk = max(1, CHUNK_LANES // (self.warps * uops.LANES))
+        chunk = max(1, CHUNK_LANES // (self.warps * self.launch.lanes))
         first = 0
         while first < self.blocks:
             last = min(first + (1 if retreat == _NARROW else chunk), self.blocks)
@@ -136,16 +138,24 @@ class Grid:
 
     def _lanes(self, first: int, last: int, first_warp: int, last_warp: int) -> tuple[list[U32], Bool]:
         """Coordinates (tid, ctaid, warp) and liveness of the lanes of some warps of some blocks."""
-        bx, by, _ = self.launch.block
+        tid, warp, live = self._threads(first_warp, last_warp)
         gx, gy, _ = self.launch.grid
-        in_block = np.arange(first_warp * uops.LANES, last_warp * uops.LANES)
-        count = in_block.size
-        thread = np.tile(in_block, last - first)
-        block = np.repeat(np.arange(first, last), count)
-        axes = [thread % bx, thread // bx % by, thread // (bx * by)]
-        axes += [block % gx, block // gx % gy, block // (gx * gy), thread // uops.LANES]
-        live: Bool = thread < self.threads
-        return [axis.astype(np.uint32) for axis in axes], live
+        block = np.arange(first, last)
+        ctaid = [axis.astype(np.uint32) for axis in (block % gx, block // gx % gy, block // (gx * gy))]
+        inner = [np.tile(axis, block.size) for axis in (*tid, warp)]
+        outer = [np.repeat(axis, warp.size) for axis in ctaid]
+        return [*inner[:3], *outer, inner[3]], np.tile(live, block.size)
+
+    def _threads(self, first_warp: int, last_warp: int) -> tuple[list[U32], U32, Bool]:
+        """Of the lanes of some warps of a block: place in it, warp, whether there is such a thread."""
+        kept = self._kept_threads.get((first_warp, last_warp))
+        if kept is None:
+            bx, by, _ = self.launch.block
+            thread = np.arange(first_warp * self.launch.lanes, last_warp * self.launch.lanes)
+            axes = (thread % bx, thread // bx % by, thread // (bx * by), thread // self.launch.lanes)
+            tid = [axis.astype(np.uint32) for axis in axes]
+            kept = self._kept_threads[first_warp, last_warp] = tid[:3], tid[3], thread < self.threads
+        return kept
 
 
 def release(units: list[Unit]) -> bool:
@@ -159,7 +169,7 @@ def release(units: list[Unit]) -> bool:
         expected = units[0].expected.get(number, 0)
         # Of a count of threads, a warp that arrived and has ended is part.
         met = [unit for unit in units if unit.arrivals[number].any() and unit.arrivals[number][unit.live].all()]
-        if uops.LANES * len(met) < expected if expected else len(complete) < len(living):
+        if units[0].wave * len(met) < expected if expected else len(complete) < len(living):
             continue
         for unit in units:
             held = (unit.status == BAR) & (unit.waits_on == number)
@@ -170,7 +180,15 @@ def release(units: list[Unit]) -> bool:
     return released
 
 
+@functools.cache
+def keep_heap() -> None:
+    """glibc gives freed arrays back to the system, and takes the page faults of each new one, until one as large has
+    been freed before. With this the core is fast, whatever else the process has done."""
+    _ = np.empty(HEAP_BYTES, np.uint8)
+
+
 def run(program: uops.Program, launch: Launch) -> Result:
     """Run a lowered program over the whole grid. The result and all memory are the same as those of the C core."""
+    keep_heap()
     with np.errstate(all="ignore"):
         return Grid(program, launch).run()

@@ -39,10 +39,12 @@ def wide_sum(*terms: Array) -> U64:
 
 def product(a: U32, b: U32, signed: bool) -> U64:
     """The 64-bit product of 32-bit words."""
+    whole: U64
     if signed:
-        signed_product = a.view(np.int32).astype(np.int64) * b.view(np.int32).astype(np.int64)
-        return signed_product.view(np.uint64)
-    return a.astype(np.uint64) * b.astype(np.uint64)
+        whole = np.multiply(a.view(np.int32), b.view(np.int32), dtype=np.int64).view(np.uint64)
+    else:
+        whole = np.multiply(a, b, dtype=np.uint64)
+    return whole
 
 
 def _terms(lut: int, inputs: list[Array]) -> Array | None:

@@ -9,7 +9,7 @@ import numpy as np
 from .. import uops
 from .ops_warp import BITS, ballot, spread
 from .records import Rec, controls, handles
-from .rounding import U32, U64, Array
+from .rounding import U32, U64, Array, Bool
 from .unit import BAR, DEAD, RUN, SYNC, WARP, Stop, TooOrdered, Unit
 
 
@@ -85,7 +85,7 @@ def _refuse_to_switch(u: Unit, lanes: Array) -> None:
     """A wide run keeps the order of a warp's groups only where no group is passed over."""
     chosen = np.zeros(u.n, np.bool_)
     chosen[lanes] = True
-    warps = np.repeat(chosen.reshape(-1, uops.LANES).any(axis=1), uops.LANES)
+    warps = np.repeat(chosen.reshape(-1, u.wave).any(axis=1), u.wave)
     if u.crosses_lanes and (warps & (u.status == RUN) & ~chosen).any():
         raise TooOrdered("groups of a warp take turns")
 
@@ -102,7 +102,7 @@ def yield_(u: Unit, r: Rec) -> None:
 def bssy(u: Unit, r: Rec) -> None:
     group = np.zeros(u.n, np.bool_)
     group[u.group if u.group is not None else u.live] = True
-    _put_barrier(u, r.imm, spread(u, ballot(group)))
+    _put_barrier(u, r.imm, spread(u, ballot(u, group)))
 
 
 @handles("BCLR")
@@ -121,11 +121,11 @@ def break_(u: Unit, r: Rec) -> None:
     if u.k:
         leaving = np.zeros(u.n, np.bool_)
         leaving[u.lanes()] = True
-        masks = u.barriers[r.imm].reshape(-1, uops.LANES)
+        masks = u.barriers[r.imm].reshape(-1, u.wave)
         kept = masks.copy()
-        for lane in range(uops.LANES):
-            goes = leaving.reshape(-1, uops.LANES)[:, lane]
-            theirs = (masks[:, lane : lane + 1] >> np.arange(uops.LANES, dtype=np.uint32)) & np.uint32(1)
+        for lane in range(u.wave):
+            goes = leaving.reshape(-1, u.wave)[:, lane]
+            theirs = (masks[:, lane : lane + 1] >> np.arange(u.wave, dtype=np.uint32)) & np.uint32(1)
             kept = np.where(goes[:, None] & (theirs != 0), kept & ~BITS[lane], kept)
         u.barriers[r.imm] = np.ascontiguousarray(kept.reshape(-1))
     u.advance(r.index + 1)
@@ -159,20 +159,23 @@ def _wait(u: Unit, r: Rec, status: int, number: int) -> None:
     _judge(u)
 
 
+def _whole(u: Unit, mask: Bool) -> U32:
+    """Each lane's view of its warp's mask."""
+    return np.repeat(ballot(u, mask), u.wave)
+
+
 def _judge(u: Unit) -> None:
     """Let waiting lanes go on whose whole mask waits likewise or has ended."""
-    if u.together:
+    at_sync, at_warp = u.status == SYNC, u.status == WARP
+    if u.together or not (at_sync | at_warp).any():
         return
-    living = u.status != DEAD
     free = np.zeros(u.n, np.bool_)
-    alive = np.repeat(ballot(living), uops.LANES)
-    at_sync = u.status == SYNC
+    alive = _whole(u, u.status != DEAD)
     for number in np.unique(u.waits_on[at_sync]):
         here = at_sync & (u.waits_on == number)
-        free |= here & ((u.barriers[number] & alive & ~np.repeat(ballot(here), uops.LANES)) == 0)
-    at_warp = u.status == WARP
+        free |= here & ((u.barriers[number] & alive & ~_whole(u, here)) == 0)
     if u.wait_mask is not None and at_warp.any():
-        free |= at_warp & ((u.wait_mask & alive & ~np.repeat(ballot(at_warp), uops.LANES)) == 0)
+        free |= at_warp & ((u.wait_mask & alive & ~_whole(u, at_warp)) == 0)
     u.position[free] += 1
     u.status[free] = RUN
 

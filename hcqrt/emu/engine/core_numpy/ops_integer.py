@@ -121,13 +121,12 @@ def _wide_mad(u: Unit, r: Rec) -> U64:
     product = integers.product(u.word(r, 0), u.word(r, 1), r.has(uops.SIGNED))
     addend = u.pair(r, 2)
     total: U64 = product + addend
-    over: Bool = total < addend
     carry = u.carry(r.p, r.p_neg)
-    if carry is not None:
-        total = total + carry
-        over = over | ((total == 0) & carry)
-    u.put_predicate(r.pd, over)
-    return total
+    whole = total if carry is None else total + carry
+    if r.pd != uops.PT:
+        over: Bool = total < addend
+        u.put_predicate(r.pd, over if carry is None else over | ((whole == 0) & carry))
+    return whole
 
 
 @handles("MADW")

@@ -28,7 +28,7 @@ def _note(u: Unit, r: Rec, part: Part, nbytes: int, writes: bool) -> None:
     if space == uops.S_GLOBAL:
         (journal.store if writes else journal.load)(r.index, place, nbytes, lanes)
     else:
-        (shadow.store if writes else shadow.load)(place.offset, nbytes, lanes // uops.LANES)
+        (shadow.store if writes else shadow.load)(place.offset, nbytes, lanes // u.wave)
 
 
 @handles("LD")

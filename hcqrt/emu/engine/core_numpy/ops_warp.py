@@ -11,15 +11,20 @@ from .records import Rec, handles
 from .rounding import U32, Array, Bool
 from .unit import Stop, TooOrdered, Unit
 
-BITS: U32 = np.uint32(1) << np.arange(uops.LANES, dtype=np.uint32)
+BITS: U32 = np.uint32(1) << np.arange(32, dtype=np.uint32)
 CLOCKS = (uops.SR_CLOCK_LO, uops.SR_CLOCK_HI, uops.SR_TIME_LO, uops.SR_TIME_HI)
 
 
-def ballot(mask: Bool) -> U32:
-    """The truth values of each warp as one word."""
-    packed = np.packbits(mask.reshape(-1, uops.LANES), axis=1, bitorder="little")
-    words: U32 = np.ascontiguousarray(packed).view("<u4")[:, 0]
+def ballots(u: Unit, mask: Bool) -> U32:
+    """The truth values of each warp as a row of words."""
+    packed = np.packbits(mask.reshape(-1, u.wave), axis=1, bitorder="little")
+    words: U32 = np.ascontiguousarray(packed).view("<u4")
     return words
+
+
+def ballot(u: Unit, mask: Bool) -> U32:
+    """The truth values of each warp as one word: where warps have 32 lanes."""
+    return ballots(u, mask)[:, 0]
 
 
 def _passing(u: Unit, r: Rec) -> Bool:
@@ -33,7 +38,7 @@ def _passing(u: Unit, r: Rec) -> Bool:
     if u.wide and u.group is not None:
         outside = np.ones(u.n, np.bool_)
         outside[u.group] = False
-        members = np.repeat(mask.reshape(-1, uops.LANES).any(axis=1), uops.LANES)
+        members = np.repeat(mask.reshape(-1, u.wave).any(axis=1), u.wave)
         if (members & u.live & outside).any():
             raise TooOrdered(f"a diverged warp communicates at {r.pc:#x}")
     return mask
@@ -41,7 +46,7 @@ def _passing(u: Unit, r: Rec) -> Bool:
 
 def spread(u: Unit, per_warp: Array) -> Array:
     """One value a warp to the running lanes."""
-    lanes = np.repeat(per_warp, uops.LANES)
+    lanes = np.repeat(per_warp, u.wave)
     return lanes if u.run is None else lanes[u.run]
 
 
@@ -57,9 +62,15 @@ def _all_lanes(u: Unit, r: Rec) -> U32:
 @handles("BCAST")
 def bcast(u: Unit, r: Rec) -> None:
     mask = _passing(u, r)
-    first = np.argmax(mask.reshape(-1, uops.LANES), axis=1)
-    values = _all_lanes(u, r).reshape(-1, uops.LANES)[np.arange(first.size), first]
+    first = np.argmax(mask.reshape(-1, u.wave), axis=1)
+    values = _all_lanes(u, r).reshape(-1, u.wave)[np.arange(first.size), first]
     u.put(r.d, spread(u, values))
+
+
+def _any(u: Unit, mask: Bool) -> Bool:
+    """Of each warp, whether the mask has a lane of it."""
+    found: Bool = np.logical_or.reduce(mask.reshape(-1, u.wave), axis=1)
+    return found
 
 
 @handles("VOTE")
@@ -67,11 +78,13 @@ def vote(u: Unit, r: Rec) -> None:
     mask = _passing(u, r)
     always = r.p in (uops.PT, uops.UPT)
     holds = np.full(u.n, not r.p_neg) if always else u.predicates[r.p] ^ r.p_neg
-    yes, asked = ballot(mask & holds), ballot(mask)
-    result = yes == asked if r.mod == uops.VOTE_ALL else yes != 0
+    yes = mask & holds
+    some, missing = _any(u, yes), _any(u, mask & ~yes)
+    result = some if r.mod == uops.VOTE_ANY else ~missing
     if r.mod == uops.VOTE_EQ:
-        result = (yes == 0) | (yes == asked)
-    u.put(r.d, spread(u, yes))
+        result = ~some | ~missing
+    words = ballots(u, yes)
+    u.put(r.d, spread(u, words[:, r.imm] if r.imm < words.shape[1] else np.zeros(len(words), np.uint32)))
     u.put_predicate(r.pd, spread(u, result))
 
 
@@ -83,9 +96,10 @@ def shfl(u: Unit, r: Rec) -> None:
             raise TooOrdered("a shuffle among lanes of which some have ended")
     values = _all_lanes(u, r)
     lanes = u.lanes().astype(np.int64)
-    lane = lanes & (uops.LANES - 1)
-    b, c = u.word(r, 1).astype(np.int64) & 31, u.word(r, 2).astype(np.int64)
-    clamp, segment = c & 31, c >> 8 & 31
+    most = u.wave - 1
+    lane = lanes & most
+    b, c = u.word(r, 1).astype(np.int64) & most, u.word(r, 2).astype(np.int64)
+    clamp, segment = c & most, c >> 8 & most
     low = lane & segment
     highest = low | (clamp & ~segment)
     if r.mod == uops.SHFL_UP:
@@ -94,7 +108,7 @@ def shfl(u: Unit, r: Rec) -> None:
     else:
         source = {uops.SHFL_IDX: low | (b & ~segment), uops.SHFL_DOWN: lane + b, uops.SHFL_BFLY: lane ^ b}[r.mod]
         valid = source <= highest
-    u.put(r.d, values[lanes - lane + (np.where(valid, source, lane) & (uops.LANES - 1))])
+    u.put(r.d, values[lanes - lane + (np.where(valid, source, lane) & most)])
     u.put_predicate(r.pd, valid)
 
 
@@ -172,15 +186,16 @@ def s2r(u: Unit, r: Rec) -> None:
     elif n == uops.SR_WARP_ID:
         u.put(r.d, _running(u, u.coordinates[6]))
     elif n == uops.SR_LANE or uops.SR_MASK_EQ <= n <= uops.SR_MASK_GE:
-        u.put(r.d, _running(u, np.tile(_lane_values(n), u.n // uops.LANES)))
+        u.put(r.d, _running(u, np.tile(_lane_values(u, n), u.n // u.wave)))
     else:
         u.put(r.d, np.full(u.k, _constant_register(u, n), np.uint32))
 
 
-def _lane_values(n: int) -> U32:
+def _lane_values(u: Unit, n: int) -> U32:
+    """Of one warp; the masks are asked for where it has 32 lanes."""
     below: U32 = BITS - np.uint32(1)
     rows: dict[int, U32] = {
-        uops.SR_LANE: np.arange(uops.LANES, dtype=np.uint32),
+        uops.SR_LANE: np.arange(u.wave, dtype=np.uint32),
         uops.SR_MASK_EQ: BITS,
         uops.SR_MASK_LT: below,
         uops.SR_MASK_LE: below | BITS,

@@ -47,6 +47,7 @@ class Setting:
     launch: Launch
     counter: Counter
     entry: int
+    instruction_bytes: int
     crosses_lanes: bool  # whether the program has operations over whole warps
 
 
@@ -57,7 +58,9 @@ class Unit:
     def __init__(self, setting: Setting, memory: Memory, coordinates: list[U32], live: Bool, wide: bool):
         self.n, self.wide = live.size, wide
         self.records, self.launch, self.counter = setting.records, setting.launch, setting.counter
-        self.block_lanes = -(-int(np.prod(setting.launch.block)) // uops.LANES) * uops.LANES
+        self.instruction_bytes = setting.instruction_bytes
+        self.wave = setting.launch.lanes  # of a warp
+        self.block_lanes = -(-int(np.prod(setting.launch.block)) // self.wave) * self.wave
         self.block_slot: I64 = np.arange(self.n) // self.block_lanes  # of a wide run
         self.crosses_lanes, self.memory = setting.crosses_lanes, memory
         self.coordinates = coordinates  # tid x y z, ctaid x y z, warp in block
@@ -184,7 +187,7 @@ class Unit:
         while self._pick():
             if self.here >= len(self.records):
                 lane = 0 if self.group is None else int(self.group[0])
-                pc = self.records[-1].pc + 16
+                pc = self.records[-1].pc + self.instruction_bytes
                 raise Stop("illegal_instruction", lane, pc, 0, "", "ran past the end of the program")
             self._execute(self.records[self.here])
 
@@ -252,7 +255,7 @@ class Unit:
             return
         warps: Bool = np.zeros(self.n, np.bool_)
         warps[self.run] = True
-        members = np.repeat(warps.reshape(-1, uops.LANES).any(axis=1), uops.LANES)
+        members = np.repeat(warps.reshape(-1, self.wave).any(axis=1), self.wave)
         # A warp that is apart would run this more than once, in an order that only a narrow run follows.
         if self.group is not None and (members & (self.status != DEAD))[self._outside()].any():
             raise TooOrdered(f"uniform operation of a diverged warp at {r.pc:#x}")
