@@ -70,13 +70,15 @@ class GpuContext:
         self.cp = CommandProcessor(self.gpu, self.space)
 
     def resume_after_fault(self) -> None:
-        """The GPU was reset: the submission at fault counts as done, and the stream goes on with fresh registers."""
+        """The GPU was reset: the submission at fault is dropped, its `done` not called; the stream goes on behind it.
+
+        The registers are fresh: what a context set once is gone.
+        """
         if self.fault is None:
             return
         self.fault = None
         self.cp = CommandProcessor(self.gpu, self.space)
-        if self.pending:
-            self.pending.popleft().done()
+        self.pending.popleft()
 
     def close(self) -> None:
         """The context goes away, with what it has queued."""

@@ -193,7 +193,7 @@ def wait_mem_gte(cp: CommandProcessor, payload: list[int]) -> None:
     expect(name, payload, 4)
     reserved, lo, hi, ref = payload
     zero(name, reserved, "dword 0")
-    if signed(cp.space.read_u32(address(name, lo, hi)) - ref) < 0:
+    if signed(cp.space.read_u32(address(name, lo, hi))) < signed(ref):
         raise Blocked
 
 
