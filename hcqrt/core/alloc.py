@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bisect
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import ExitStack
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from hcqrt.bits import align_down, align_up
 from hcqrt.errors import OutOfMemory
@@ -39,6 +39,17 @@ class GpuMemory(Protocol):
     def va(self) -> int: ...
     @property
     def cpu(self) -> MMIOInterface | None: ...
+
+
+def nearest(memories: Iterable[Any], address: int) -> str:
+    """Which memory contains a GPU address, or lies nearest below it: for the text of a fault."""
+    best: Any = None
+    for memory in memories:
+        if memory.va <= address < memory.va + memory.nbytes:
+            return f"inside {memory!r}"
+        if memory.va <= address and (best is None or memory.va > best.va):
+            best = memory
+    return f"{address - best.va - best.nbytes} bytes behind {best!r}" if best else "below every allocation"
 
 
 class Segment:

@@ -6,7 +6,7 @@ import operator
 import warnings
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hcqrt.core import interop
 from hcqrt.core.sints import as_sint
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from hcqrt.core.sints import Sint
 
 
+class Rows(Protocol):
+    """How an image lies in memory: `height` rows of `row_bytes`, which start `pitch` bytes apart."""
+
+    @property
+    def height(self) -> int: ...
+    @property
+    def row_bytes(self) -> int: ...
+    @property
+    def pitch(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """Of the whole, gaps included."""
+
+
 class HCQBuffer:
     """`size` bytes at GPU address `va_addr`.
 
@@ -27,7 +41,7 @@ class HCQBuffer:
     memory, keeps the parent alive and is closed with it; closing it frees nothing.
     """
 
-    __slots__ = ("__weakref__", "_parent", "_parts", "dev", "memory", "size", "va_addr")
+    __slots__ = ("__weakref__", "_parent", "_parts", "dev", "image", "memory", "size", "va_addr")
 
     def __init__(
         self,
@@ -36,11 +50,13 @@ class HCQBuffer:
         dev: HCQDevice | None = None,
         memory: Any = None,
         parent: HCQBuffer | None = None,
+        image: Rows | None = None,
     ) -> None:
         self.va_addr: Any = va_addr  # an int, or a symbol in a queue that is submitted with values
         self.size: Any = size
         self.dev, self.memory, self._parent = dev, memory, parent
         self._parts: weakref.WeakSet[HCQBuffer] | None = None
+        self.image: Any = image  # how an image's rows lie in memory; `size` counts its texels alone
 
     def _live(self) -> HCQDevice:
         if self.dev is None:
@@ -55,7 +71,10 @@ class HCQBuffer:
         return dev
 
     def cpu_view(self) -> MMIOInterface:
-        """Its memory as the host sees it. Raises HCQError for memory allocated without cpu_access or host."""
+        """Its memory as the host sees it, with the gaps between an image's rows.
+
+        Raises HCQError for memory allocated without cpu_access or host.
+        """
         dev = self._placed()
         view: MMIOInterface | None = self.memory.cpu if self.memory is not None else None
         if view is None:
@@ -63,7 +82,8 @@ class HCQBuffer:
             raise HCQError(
                 f"the buffer at {self.va_addr:#x} is not mapped for the host: alloc(cpu_access=True), or copyout()"
             )
-        return view.view(self.va_addr - self.memory.va, self.size, "B")
+        nbytes = self.size if self.image is None else self.image.nbytes
+        return view.view(self.va_addr - self.memory.va, nbytes, "B")
 
     def copyin(self, data: Any) -> None:
         """Copy host bytes into the buffer's start. The data may be changed as soon as the call returns."""
@@ -92,6 +112,8 @@ class HCQBuffer:
     def offset(self, offset: Sint, size: Sint | None = None) -> HCQBuffer:
         """A part of this buffer. Raises ValueError when it leaves the buffer; symbols are checked at submission."""
         self._live()
+        if self.image is not None:
+            raise ValueError(f"{self!r} is an image, whose rows do not follow each other; it has no parts")
         start = as_sint(offset)
         length = self.size - start if size is None else as_sint(size)
         known = all(isinstance(value, int) for value in (start, length, self.size))

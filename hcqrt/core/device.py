@@ -10,16 +10,16 @@ import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.config import Config
-from hcqrt.core.alloc import AllocationCache
+from hcqrt.core.alloc import AllocationCache, nearest
 from hcqrt.core.buffer import HCQBuffer
 from hcqrt.core.signal import MASK64, HCQSignal, SignalPool
-from hcqrt.core.staging import Staging
 from hcqrt.errors import HCQError, OutOfMemory
 from hcqrt.fileio import System
 
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hcqrt.core.alloc import FencedRing
+    from hcqrt.core.hostcopy import Copies
     from hcqrt.core.program import HCQProgram
     from hcqrt.core.queue import HWQueue
 
-MemoryKind = tuple[bool, bool, bool]  # host, cpu_access, uncached
+MemoryKind = tuple[bool, ...]  # host, cpu_access, uncached, and what a backend adds for itself
 CLOSE_AFTER_TIMEOUT_MS = 100
 CACHE_SHARE = 4  # the cache keeps at most this part of the device's memory: a quarter
 
@@ -45,7 +46,8 @@ class HCQDevice(ABC):
     arch: str = "unknown"  # until bring-up has asked
     kernargs: FencedRing
     timeline_signal: HCQSignal
-    staging: Staging
+    staging: Copies
+    kernel_log = "Xid"  # what to look for there
     signal_bits = 64  # how wide a signal's value may be on this device
     has_images = False
     _opened = False  # set once the driver is up: what fails before that unwinds by itself
@@ -59,13 +61,14 @@ class HCQDevice(ABC):
         self.last_launch = "none"
         self.pid = system.getpid()
         self._closed = self._forked = self._timed_out = False
-        self._live: dict[int, tuple[MemoryKind, int, Any]] = {}  # id(memory) -> kind, bytes, memory
+        # id(memory) -> kind, bytes, memory; kind None is memory that others own, and never kept for reuse
+        self._live: dict[int, tuple[MemoryKind | None, int, Any]] = {}
         self._pending: deque[tuple[Any, Any]] = deque()  # freed, but work may still use it
         self._dropped: deque[Any] = deque()  # left by finalisers, which may run anywhere
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
         self._in_use = self._peak = 0
         self._cache: AllocationCache[Any] | None = None
-        self._signals = SignalPool(self._signal_page, self.ticks_to_us)
+        self._signals = SignalPool(self._signal_page, self.ticks_to_us, self.signal_bits)
         os.register_at_fork(after_in_child=functools.partial(_after_fork, weakref.ref(self)))
 
     # what vendor devices provide
@@ -117,9 +120,13 @@ class HCQDevice(ABC):
 
     # timeline
 
+    def upcoming(self) -> int:
+        """The next value of the timeline, which is claimed by storing the one after it to `timeline_value`."""
+        return self.timeline_value
+
     def next_timeline(self) -> int:
         """Claim the next value of the timeline; the caller's queue waits for the one before and signals this one."""
-        value = self.timeline_value
+        value = self.upcoming()
         self.timeline_value = value + 1 & MASK64
         return value
 
@@ -147,13 +154,21 @@ class HCQDevice(ABC):
             self.broken = self._poll_fault()
         self.check_usable()
 
+    def sleep_in_driver(self) -> None:
+        """Called by waits that take long. Most drivers offer no wait that would help."""
+        return
+
+    def find_allocation(self, address: int) -> str:
+        """The memory that contains a GPU address, or the nearest below it."""
+        return nearest((memory for _, _, memory in self._live.values()), address)
+
     def describe_wait(self, signal: HCQSignal, target: int, waited_ms: int) -> str:
         self._timed_out = True
         what = "compute timeline" if signal is self.timeline_signal else repr(signal)
         return (
             f"{self.name}: {what} stuck at {signal.value}, waited {waited_ms / 1000:.1f} s for {target}; "
             f"last launch: {self.last_launch}. No fault is reported: the kernel may be endless, or a queue may wait "
-            "for a signal that nothing sets; see the kernel log (Xid), or raise HCQRT_WAIT_TIMEOUT_MS"
+            f"for a signal that nothing sets; see the kernel log ({self.kernel_log}), or raise HCQRT_WAIT_TIMEOUT_MS"
         )
 
     # memory
@@ -185,10 +200,14 @@ class HCQDevice(ABC):
                 memory = self._allocate(size, kind)
             except OutOfMemory:
                 memory = self._allocate_after_clean(size, kind)
+        self._count(kind, size, memory)
+        return memory
+
+    def _count(self, kind: MemoryKind | None, size: int, memory: Any) -> None:
+        """Free `memory` on close, and count it until then."""
         self._live[id(memory)] = (kind, size, memory)
         self._in_use += size
         self._peak = max(self._peak, self._in_use)
-        return memory
 
     def _allocate_after_clean(self, size: int, kind: MemoryKind) -> Any:
         for marks, _ in list(self._pending):
@@ -233,7 +252,7 @@ class HCQDevice(ABC):
             kind, size, _ = self._live.pop(id(memory))
             if self._cache is None and self.config.cache:
                 self._cache = AllocationCache(self._release, self._total_bytes() // CACHE_SHARE)
-            if self._cache is not None and self.broken is None:
+            if self._cache is not None and self.broken is None and kind is not None:
                 self._cache.put((kind, size), size, memory)
             else:
                 self._release(memory)
@@ -261,7 +280,17 @@ class HCQDevice(ABC):
     def fill(self, dest: HCQBuffer, byte: int) -> None:
         self.staging.fill(dest, byte)
 
-    # closing
+    # opening and closing
+
+    def _start(self, start: Callable[[], None]) -> None:
+        """Run the part of opening that `close` undoes: the driver is up, memory and queues are made."""
+        self._opened = True
+        try:
+            start()
+        except BaseException:
+            self.broken = self.broken or HCQError(f"{self.name} did not open")
+            self.close()
+            raise
 
     def own(self, child: Any) -> None:
         """Close `child` (a bound queue, a program) before the device."""

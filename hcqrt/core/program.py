@@ -193,7 +193,7 @@ class HCQProgram(ABC):
             if args.patches:
                 raise LaunchError(f"{self.name}: an argument is a symbol; build a queue and submit it with values")
             start, end = dev.new_signal(), dev.new_signal()
-            value = dev.timeline_value
+            value = dev.upcoming()
             queue = dev.compute_queue().wait(dev.timeline_signal, value - 1 & MASK64).memory_barrier().timestamp(start)
             queue.exec(self, args, global_size, local_size, shared)
             queue.timestamp(end).signal(dev.timeline_signal, value).submit(dev)

@@ -16,6 +16,7 @@ SLOT_BYTES = 16  # +0 value, +8 timestamp (nv-engine semaphore record; CP_EVENT_
 MASK64 = (1 << 64) - 1
 HALF64 = 1 << 63
 SPINS_BETWEEN_CHECKS = 64  # a wait looks for faults this often
+SPINS_BEFORE_DRIVER = 4096  # some 100 ms of waiting; from then on it looks every time, and sleeps in the driver
 
 
 def reached(value: int, target: int) -> bool:
@@ -33,22 +34,25 @@ class SignalOwner(Protocol):
     def check_health(self) -> None:
         """Raise the device's fault when there is one."""
 
+    def sleep_in_driver(self) -> None:
+        """Sleep a little in the driver until work may have finished, where it offers that."""
+
     def describe_wait(self, signal: HCQSignal, target: int, waited_ms: int) -> str:
         """What was last submitted, for the text of a timeout."""
 
 
 class HCQSignal:
-    """A 64-bit value in memory that queues wait for and set.
+    """A 64-bit value in memory that queues wait for and set; only its low `bits` where the hardware has fewer.
 
     `value_va` and `timestamp_va` are GPU addresses, 16-byte and 8-byte aligned.
     """
 
-    __slots__ = ("__weakref__", "_index", "_mv", "_pool", "name", "owner", "value_va")
+    __slots__ = ("__weakref__", "_index", "_mv", "_pool", "bits", "name", "owner", "value_va")
 
     def __init__(self, owner: SignalOwner, pool: SignalPool, value_va: int, mv: memoryview, index: int) -> None:
         self.owner, self._pool, self.value_va, self._index = owner, pool, value_va, index
         self._mv: Any = mv
-        self.name = "signal"
+        self.name, self.bits = "signal", pool.bits
 
     @property
     def timestamp_va(self) -> int:
@@ -61,6 +65,8 @@ class HCQSignal:
 
     @value.setter
     def value(self, value: int) -> None:
+        if value >> self.bits:
+            raise ValueError(f"{value} is no unsigned {self.bits}-bit value for {self!r}")
         self._mv[self._index] = value
 
     @property
@@ -81,6 +87,7 @@ class HCQSignal:
         """Block until the value is reached. The timeout counts from the last change of the value, not from the start.
 
         Raises:
+            ValueError: the signal can never have this value.
             SignalTimeout: no progress for `timeout_ms` (default HCQRT_WAIT_TIMEOUT_MS).
             DeviceFault: the device faulted meanwhile.
         """
@@ -88,6 +95,8 @@ class HCQSignal:
         last = mv[index]
         if (last - value) & MASK64 < HALF64:
             return
+        if value >> self.bits and self.bits < 64:
+            raise ValueError(f"{value} is no unsigned {self.bits}-bit value for {self!r}")
         system, owner = self.owner.system, self.owner
         limit_ms = owner.wait_timeout_ms if timeout_ms is None else timeout_ms
         start = progress_at = system.clock_ns()
@@ -98,8 +107,10 @@ class HCQSignal:
             now = mv[index]
             if (now - value) & MASK64 < HALF64:
                 return
-            if spins % SPINS_BETWEEN_CHECKS == 0 or spins > 4096:
+            if spins % SPINS_BETWEEN_CHECKS == 0 or spins > SPINS_BEFORE_DRIVER:
                 owner.check_health()
+            if spins > SPINS_BEFORE_DRIVER:
+                owner.sleep_in_driver()
             time_ns = system.clock_ns()
             if now != last:
                 last, progress_at = now, time_ns
@@ -124,18 +135,19 @@ class SignalPool:
     Args:
         page: allocates one page; uncached or snooped host memory, zeroed.
         ticks_to_us: turns the hardware's timestamp into microseconds.
+        bits: of a value that the hardware stores and compares.
     """
 
-    def __init__(self, page: Callable[[], GpuMemory], ticks_to_us: Callable[[int], Decimal]) -> None:
-        self._page, self.ticks_to_us = page, ticks_to_us
+    def __init__(self, page: Callable[[], GpuMemory], ticks_to_us: Callable[[int], Decimal], bits: int = 64) -> None:
+        self._page, self.ticks_to_us, self.bits = page, ticks_to_us, bits
         self.pages: list[GpuMemory] = []
         self._free: list[tuple[int, memoryview, int]] = []
         self._lock = threading.Lock()
         self._made: weakref.WeakSet[HCQSignal] = weakref.WeakSet()
 
     def new(self, owner: SignalOwner, value: int = 0, name: str = "signal") -> HCQSignal:
-        if not 0 <= value <= MASK64:
-            raise ValueError(f"{value} is no unsigned 64-bit value for a signal")
+        if value >> self.bits:
+            raise ValueError(f"{value} is no unsigned {self.bits}-bit value for a signal")
         with self._lock:
             if not self._free:
                 self._add_page()

@@ -50,19 +50,15 @@ MAX_SM_COUNT = 0x1FF  # SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C, 9 bits: no limi
 class NVDevice(HCQDevice):
     """One NVIDIA GPU."""
 
+    staging: Staging
+
     def __init__(self, name: str, system: System, config: Config, index: int) -> None:
         super().__init__(name, system, config)
         with ExitStack() as undo:
             self._open_driver(undo, index)
             self._open_channels(undo)
             self._undo = undo.pop_all()
-        self._opened = True
-        try:
-            self._start_queues()
-        except BaseException:
-            self.broken = self.broken or HCQError(f"{name} did not open")
-            self.close()
-            raise
+        self._start(self._start_queues)
 
     # bring-up
 
@@ -265,20 +261,10 @@ class NVDevice(HCQDevice):
             filled,
             self.fault_reader,
             last_launch=self.last_launch,
-            find_allocation=self._find_allocation,
+            find_allocation=self.find_allocation,
             find_code=self._find_code,
         )
         return DeviceFault(text)
-
-    def _find_allocation(self, address: int) -> str:
-        """The memory that contains an address, or the nearest below it."""
-        best: NVAllocation | None = None
-        for _, _, memory in self._live.values():
-            if memory.va <= address < memory.va + memory.nbytes:
-                return f"inside {memory!r}"
-            if memory.va <= address and (best is None or memory.va > best.va):
-                best = memory
-        return f"{address - best.va - best.nbytes} bytes behind {best!r}" if best else "below every allocation"
 
     def _find_code(self, pc: int) -> str | None:
         places = (prg.locate(pc) for prg in self._children if isinstance(prg, NVProgram))

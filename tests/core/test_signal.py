@@ -54,6 +54,9 @@ class Owner:
         if self.fault is not None:
             raise self.fault
 
+    def sleep_in_driver(self) -> None:
+        """This one has no driver."""
+
     def describe_wait(self, signal: HCQSignal, target: int, waited_ms: int) -> str:
         return f"{signal.name} at {signal.value}, waited {waited_ms} ms for {target}"
 
