@@ -1,0 +1,1 @@
+"""Qualcomm Adreno GPUs through KGSL, the kernel driver's own ioctls."""
