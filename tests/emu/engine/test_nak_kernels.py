@@ -20,7 +20,7 @@ from nak_corpus import PACKAGES, missing_packages
 
 from hcqrt.emu.engine.launch import Launch
 
-WORKER = Path(__file__).with_name("nak_cases_worker.py")
+WORKER = Path(__file__).with_name("kernel_cases_worker.py")
 
 
 NEEDS_NAK = pytest.mark.skipif(bool(missing_packages()), reason=f"not installed: {', '.join(missing_packages())}")
@@ -32,7 +32,7 @@ def make_cases(path: Path) -> None:
     partial = path.with_suffix(f".{os.getpid()}")
     # Its own environment: a DEV or DEBUG of the caller must not decide what is compiled.
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    subprocess.run([sys.executable, str(WORKER), str(partial)], check=True, timeout=300, env=environment)
+    subprocess.run([sys.executable, str(WORKER), "nak", str(partial)], check=True, timeout=300, env=environment)
     partial.replace(path)
 
 

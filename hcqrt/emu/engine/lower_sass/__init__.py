@@ -6,8 +6,7 @@ from typing import Any
 
 from ....isa.sass import Instruction
 from . import control, convert, floats, halves, integer, memory
-from .fields import LoweringError
-from .lowering import HANDLERS, Lowering
+from .lowering import HANDLERS, Lowering, LoweringError
 
 __all__ = ["LoweringError", "lower", "mnemonics"]
 

@@ -3,54 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
-from ....isa.sass import PT, RZ, Const, Imm, Instruction, Num, Pred, Reg, UPred, UReg
+from ....isa.sass import RZ, Const, Imm, Instruction, Num, Pred, Reg, UPred, UReg
+from ....isa.sass.model import Operand
 from .. import uops as u
-from .fields import Fields
+from ..lowering import ALWAYS, NONE, ZERO, Emitter, LoweringError, PredSource, Source, immediate
 
 URZ = 63  # up to sm_90
-# Which flag bit carries a source modifier, by source slot; the fourth source has none.
-INVERT = (u.INV_A, u.INV_B, u.INV_C)
-NEGATE = (u.NEG_A, u.NEG_B, u.NEG_C)
-ABSOLUTE = (u.ABS_A, u.ABS_B, u.ABS_C)
-NONE = (PT, True)  # an absent carry-in: the negated true predicate
-ALWAYS, UNIFORM_ALWAYS = (PT, False), (u.UPT, False)
+UNIFORM_ALWAYS = (u.UPT, False)
 UNREAD = (ALWAYS, NONE, UNIFORM_ALWAYS, (u.UPT, True), (0, False), (u.UP_BASE, False))
 PACKED_HALF = {"": 0, "H0_H0": 2, "H1_H1": 3}
 
-PredSource = tuple[int, bool]
 
-
-class Source(NamedTuple):
-    """A source of a record, with the modifiers that its flags carry. `half`: choice of halves (HADD2 and its like)."""
-
-    kind: int
-    value: int
-    neg: bool = False
-    abs: bool = False
-    inv: bool = False
-    half: int = 0
-
-
-ZERO = Source(u.ZERO, 0)
-
-
-def immediate(value: int) -> Source:
-    return Source(u.IMM, value & 0xFFFFFFFF)
-
-
-class Lowering(Fields):
+class Lowering(Emitter[Operand]):
     """`registers`: the launch's register count; a register number from there on is refused."""
 
+    scratch_registers = range(u.SCRATCH_BASE, u.SCRATCH_BASE + 24)
+
     def __init__(self, instruction: Instruction, pc: int, registers: int) -> None:
-        super().__init__(instruction, pc)
+        i = instruction
+        where = f"sm_{i.sm} instruction {i.mnemonic} (opcode {i.opcode:#05x}) at pc {pc:#x}"
+        super().__init__(i.mods, i.args, where, pc, ALWAYS)
+        self.instruction = instruction
         self.registers = registers
-        self.records: list[Any] = []
         self.guard = self._pred(instruction.guard)
-        self.uniform = isinstance(instruction.guard, UPred)
-        self._scratch = u.SCRATCH_BASE
-        self._scratch_pred = u.SCRATCH_PREDICATE
+        self.always = u.FULL if isinstance(instruction.guard, UPred) else 0
 
     # operands
 
@@ -163,55 +140,6 @@ class Lowering(Fields):
         self.unread_pred(name)
         return NONE
 
-    # results
-
-    def scratch(self, words: int = 1) -> int:
-        first = self._scratch + self._scratch % words
-        self._scratch = first + words
-        if self._scratch > u.REGISTERS:
-            raise AssertionError("lowering: out of scratch registers")
-        return first
-
-    def temporary(self) -> tuple[int, Source]:
-        """A scratch register as destination and as source."""
-        number = self.scratch()
-        return number, Source(u.REG, number)
-
-    def scratch_pred(self) -> int:
-        self._scratch_pred += 1
-        if self._scratch_pred > u.PREDICATES:
-            raise AssertionError("lowering: out of scratch predicates")
-        return self._scratch_pred - 1
-
-    def emit(
-        self,
-        op: str,
-        d: int = u.NO_REG,
-        *sources: Source,
-        flags: int = 0,
-        p: PredSource = NONE,
-        p2: PredSource = NONE,
-        p3: PredSource = NONE,
-        guard: PredSource | None = None,
-        **fields: int,
-    ) -> None:
-        """Append one record; the modifiers of the sources become flags. `fields` are those of the record."""
-        new = u.record(op, d=d, pc=self.pc, **fields)
-        for slot, source in enumerate(sources):
-            new["kind"][slot], new["src"][slot] = source.kind, source.value
-            if source.neg:
-                flags |= NEGATE[slot]
-            if source.abs:
-                flags |= ABSOLUTE[slot]
-            if source.inv:
-                flags |= INVERT[slot]
-        new["flags"] = flags | (0 if self.records else u.FIRST) | (u.FULL if self.uniform else 0)
-        new["guard"], new["guard_neg"] = guard or self.guard
-        new["p"], new["p_neg"] = p
-        new["p2"], new["p2_neg"] = p2
-        new["p3"], new["p3_neg"] = p3
-        self.records.append(new)
-
 
 Handler = Callable[[Lowering], None]
 HANDLERS: dict[str, Handler] = {}
@@ -229,5 +157,6 @@ def lowers(*mnemonics: str) -> Callable[[Handler], Handler]:
 
 
 __all__ = [
-    "ALWAYS", "HANDLERS", "NONE", "ZERO", "Handler", "Lowering", "PredSource", "Source", "immediate", "lowers",
+    "ALWAYS", "HANDLERS", "NONE", "ZERO", "Handler", "Lowering", "LoweringError", "PredSource", "Source", "immediate",
+    "lowers",
 ]  # fmt: skip
