@@ -190,6 +190,11 @@ def read_code(cp: CommandProcessor, config: Config) -> bytes:
             raise Refused(f"{load.text}: the instruction cache of an {chip.name} holds {chip.icache_units} units")
         if load.units * CODE_UNIT > config.code_bytes:
             raise Refused(f"{load.text}: SP_CS_INSTRLEN is {config.code_bytes // CODE_UNIT}")
+    if len(cp.space.pieces(config.code_va, config.code_bytes, FETCH)) > 1:
+        raise Refused(
+            f"SP_CS_INSTRLEN ({offset_of('SP_CS_INSTRLEN'):#x}) = {config.code_bytes // CODE_UNIT:#x}: "
+            f"{config.code_bytes:#x} bytes of code at {config.code_va:#x} reach past their buffer into another"
+        )
     code = cp.space.read(config.code_va, config.code_bytes, FETCH)
     cp.state.stale.fetched(config.code_va, code)
     return code

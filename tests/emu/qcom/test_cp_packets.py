@@ -1,4 +1,4 @@
-"""The packets of type 7, one by one, with words written by hand; and what a strict emulator refuses, with the number."""
+"""The packets of type 7, one by one, with words written by hand; what is refused is refused with its number."""
 
 from __future__ import annotations
 
