@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hcqrt.core.patch import MemoryPatch, PatchPlan
+from hcqrt.core.program import three
 from hcqrt.core.sints import Sint, VarVals, compile_sints, evaluate, is_symbolic, variables_of
-from hcqrt.errors import HCQError
+from hcqrt.errors import HCQError, LaunchError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hcqrt.core.alloc import Segment
     from hcqrt.core.device import HCQDevice
-    from hcqrt.core.program import HCQArgsState, HCQProgram
+    from hcqrt.core.program import HCQArgsState, HCQProgram, Size
     from hcqrt.core.signal import HCQSignal
     from hcqrt.core.sints import Variable
     from hcqrt.mmio import MMIOInterface
@@ -72,8 +74,19 @@ class PackedQueue:
         words = [*queue.words, *channel.progress_words(progress)]
         self.nwords, self.nbytes = len(words), 4 * len(words)
         self.slot_bytes = -(-self.nbytes // 256) * 256
-        self.pack_into = struct.Struct(f"<{self.nwords}I").pack_into
-        self.words = compile_sints(words, [*variables, progress])
+        items = constant_runs(words)
+        formats = (f"{len(item)}s" if isinstance(item, bytes) else "I" for item in items)
+        self.pack_into = struct.Struct("<" + "".join(formats)).pack_into
+        self.words = compile_sints(items, [*variables, progress])
+
+
+def constant_runs(words: Sequence[Any]) -> list[Any]:
+    """`words` with each run of known ones as bytes: one item to pack in place of many."""
+    items: list[Any] = []
+    for symbolic, run in itertools.groupby(words, is_symbolic):
+        known = [*run]
+        items += known if symbolic else [struct.pack(f"<{len(known)}I", *known)]
+    return items
 
 
 class HWQueue:
@@ -121,6 +134,18 @@ class HWQueue:
         dynamic_shared: int = 0,
     ) -> Self:
         """Run `prg` on `global_size` workgroups of `local_size` threads, with that many bytes of shared memory more."""
+        groups, local = three(global_size, "global_size"), three(local_size, "local_size")
+        if args_state.prg is not prg or prg.dev is not self.dev:
+            raise LaunchError(
+                f"{prg.name} of {prg.dev.name} cannot run on {self.dev.name} with arguments of {args_state.prg.name}; "
+                "fill_kernargs and queue must be of the program and its device"
+            )
+        self._exec(prg, args_state, groups, local, dynamic_shared)
+        self.dev.last_launch = prg.name
+        return self
+
+    def _exec(self, prg: Any, args_state: HCQArgsState, groups: Size, local: Size, dynamic_shared: int) -> None:
+        """Add the launch; program and arguments are this device's."""
         raise HCQError(f"{type(self).__name__} runs no kernels; use compute_queue()")
 
     def copy(self, dest: Any, src: Any, nbytes: Sint) -> Self:

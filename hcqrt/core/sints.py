@@ -182,8 +182,10 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def source(node: Sint, names: Mapping[Variable, str]) -> str:
-    """Python source that computes `node`, given what each variable is called there."""
+def source(node: Sint | bytes, names: Mapping[Variable, str]) -> str:
+    """Python source that computes `node`, given what each variable is called there. Bytes stand for themselves."""
+    if isinstance(node, bytes):
+        return repr(node)
     if isinstance(node, int):
         return str(int(node))
     if isinstance(node, Variable):
@@ -193,18 +195,18 @@ def source(node: Sint, names: Mapping[Variable, str]) -> str:
     raise TypeError(f"{node!r} cannot be compiled")
 
 
-def compile_sints(sints: Sequence[Sint], variables: Sequence[Variable]) -> Callable[..., tuple[int, ...]]:
+def compile_sints(sints: Sequence[Sint | bytes], variables: Sequence[Variable]) -> Callable[..., tuple[Any, ...]]:
     """A function of the variables' values, in the given order, that returns all `sints` as a tuple.
 
     Walking trees on every submission would cost more than the submission; one generated function does not. The source
-    consists of our own operators, decimal numbers and argument names only.
+    consists of our own operators, decimal numbers, bytes and argument names only.
 
     Raises:
         KeyError: a tree has a variable that is not in `variables`. ForeignSymbols are not compiled: TypeError.
     """
     names = {variable: f"v{index}" for index, variable in enumerate(variables)}
     body = "".join(f"{source(sint, names)}, " for sint in sints)
-    function: Callable[..., tuple[int, ...]] = eval(f"lambda {', '.join(names.values())}: ({body})", {})
+    function: Callable[..., tuple[Any, ...]] = eval(f"lambda {', '.join(names.values())}: ({body})", {})
     return function
 
 

@@ -12,7 +12,7 @@ from hcqrt.core.signal import MASK64
 from hcqrt.core.sints import Sint, as_sint, is_symbolic
 from hcqrt.errors import BinaryError, LaunchError
 from hcqrt.nv.image import Image
-from hcqrt.nv.launch import PackedLaunch
+from hcqrt.nv.launch import QmdLaunch
 from hcqrt.nv.loader import load
 from hcqrt.nv.qmd import QmdSpec, QmdTemplate
 
@@ -128,7 +128,7 @@ class NVProgram(HCQProgram):
         template = self.template(global_size, local_size, dynamic_shared)
         if template.symbols:
             raise LaunchError(f"{self.name}: a size is a symbol; build a queue and submit it with values")
-        return PackedLaunch(self, template)
+        return QmdLaunch(self, template)
 
     def template(self, grid: Sequence[Sint], block: Sequence[Sint], dynamic_shared: int) -> QmdTemplate:
         """The QMD of one shape; kept, unless it has symbols."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.autogen.nv import clc7b5 as ce
@@ -11,7 +10,7 @@ from hcqrt.autogen.nv import clc7c0 as compute
 from hcqrt.autogen.nv import clc56f as host
 from hcqrt.core.buffer import HCQBuffer
 from hcqrt.core.patch import MemoryPatch
-from hcqrt.core.program import HCQArgsState, three
+from hcqrt.core.program import HCQArgsState, Size
 from hcqrt.core.queue import HWQueue
 from hcqrt.core.sints import Sint, as_sint, hi_lo, is_symbolic, lo_hi
 from hcqrt.errors import HCQError, LaunchError
@@ -113,25 +112,11 @@ class NVComputeQueue(NVQueue):
         self._releases += 1
         return self
 
-    def exec(
-        self,
-        prg: Any,
-        args_state: HCQArgsState,
-        global_size: Sequence[Sint],
-        local_size: Sequence[Sint],
-        dynamic_shared: int = 0,
-    ) -> Self:
-        grid, block = three(global_size, "global_size"), three(local_size, "local_size")
-        matching = args_state.prg is prg and prg.dev is self.dev
-        if not matching:
-            raise LaunchError(
-                f"{prg.name} of {prg.dev.name} cannot run on {self.dev.name} with arguments of {args_state.prg.name}; "
-                "fill_kernargs and queue must be of the program and its device"
-            )
+    def _exec(self, prg: Any, args_state: HCQArgsState, groups: Size, local: Size, dynamic_shared: int) -> None:
         try:
-            template = prg.templates[grid, block, dynamic_shared]
+            template = prg.templates[groups, local, dynamic_shared]
         except KeyError:
-            template = prg.template(grid, block, dynamic_shared)
+            template = prg.template(groups, local, dynamic_shared)
         if prg.uploaded is not None:
             self._await_code(prg)
         if args_state.used:  # the slot's QMD and dimensions belong to an earlier launch with the same arguments
@@ -154,8 +139,6 @@ class NVComputeQueue(NVQueue):
                 self.method(COMPUTE, compute.NVC7C0_WAIT_FOR_IDLE, 0)
             self.launch(va)
         self._active, self._releases, self._running = (template, mv, start), 0, True
-        self.dev.last_launch = prg.name
-        return self
 
     def _await_code(self, prg: Any) -> None:
         """The copy engine may still be writing the code: hold the launch back until it has."""
