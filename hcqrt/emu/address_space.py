@@ -44,6 +44,10 @@ class GpuAddressSpace:
             if not left:
                 mapping.block.drop()
 
+    def find(self, va: int) -> Interval | None:
+        """The mapped range that holds `va`."""
+        return self._map.find(va)
+
     def mappings(self) -> list[Interval]:
         """What is mapped now, in address order; ranges may be parts of their mapping."""
         return list(self._map)

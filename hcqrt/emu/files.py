@@ -60,6 +60,10 @@ class EmulatedFile(FileIOInterface):
         """Map into the claimed range at `address`. Raises OSError."""
         raise os_error(errno_codes.ENODEV, f"mmap of {self.path}")
 
+    def let_gpus_run(self) -> None:
+        """Before and after each ioctl: the GPUs do what they can."""
+        self.system.pump()
+
     def released(self) -> None:
         """The last reference is gone: free what hangs on this file."""
 
@@ -77,9 +81,9 @@ class EmulatedFile(FileIOInterface):
             system.log(record)
             try:
                 self._usable()
-                system.pump()
+                self.let_gpus_run()
                 self._issue(call, argument, record)
-                system.pump()
+                self.let_gpus_run()
             except OSError as error:
                 record.errno = error.errno or 0
                 raise

@@ -75,15 +75,18 @@ class HostMap:
             if mapping.block is not None and not any(piece.value is mapping for piece in pieces):
                 mapping.block.drop()
 
-    def pin(self, address: int, nbytes: int) -> Block:
-        """The memory at [address, address + nbytes) of this process, for a device. Raises Unpinnable."""
+    def pin(self, address: int, nbytes: int, *, writable: bool = True) -> Block:
+        """The memory at [address, address + nbytes) of this process, for a device that may write it or not.
+
+        Raises Unpinnable.
+        """
         item = self.map.find(address)
         if item is not None and item.value.block is not None:
             if address + nbytes > item.end or item.value.kind != "memory":
                 raise Unpinnable(f"[{address:#x}, +{nbytes:#x}) is not one piece of anonymous memory")
             block: Block = item.value.block
             return block.part(item.value.block_offset + address - item.value.address, nbytes)
-        shared = check_pinnable(address, nbytes)
+        shared = check_pinnable(address, nbytes, writable=writable)
         if not shared:  # private pages stay reachable only where they are
             return Block(address, nbytes)
         alias = duplicate(address, nbytes)
@@ -101,8 +104,11 @@ def duplicate(address: int, nbytes: int) -> int:
     return int(got)
 
 
-def check_pinnable(address: int, nbytes: int) -> bool:
-    """Whether the pages are shared ones of a single mapping. Raises Unpinnable as a driver would refuse them."""
+def check_pinnable(address: int, nbytes: int, *, writable: bool = True) -> bool:
+    """Whether the pages are shared ones of a single mapping. Raises Unpinnable as a driver would refuse them.
+
+    Pages that the device only reads may be read-only ones, and those of a file.
+    """
     position, end, pieces, shared = address, address + nbytes, 0, True
     with open(MAPS, encoding="ascii", errors="replace") as lines:
         for line in lines:
@@ -113,7 +119,8 @@ def check_pinnable(address: int, nbytes: int) -> bool:
             if start > position:
                 break
             private = perms[3] == "p"
-            if perms[:2] != "rw" or (private and inode != "0"):
+            readable = not writable and perms[0] == "r"
+            if not readable and (perms[:2] != "rw" or (private and inode != "0")):
                 raise Unpinnable(f"{position:#x} is {perms} of inode {inode}: not writable anonymous memory")
             pieces, shared, position = pieces + 1, shared and not private, stop
             if position >= end:

@@ -52,14 +52,12 @@ class EmulatedSystem(PagedSystem):
         super().__init__()
         if not is_pow2(page_size) or page_size < 4096:
             raise ValueError(f"page size {page_size}: not a power of two of at least 4096")
-        if qcom is not None:
-            raise ValueError(f"qcom={qcom!r}: this version emulates NVIDIA GPUs only")
         self.check = frozenset(check)
         if unknown := sorted(self.check - set(CHECKS)):
             raise ValueError(f"check={', '.join(unknown)}: no such check; there is {', '.join(CHECKS)}")
         entries = [nv] if isinstance(nv, str | Mapping) else list(nv)
         self.page_size, self.strict, self.seed, self.fd_limit = page_size, strict, seed, fd_limit
-        self._spec, self._nv_driver = entries, nv_driver
+        self._spec, self._nv_driver, self._qcom = entries, nv_driver, qcom
         self.threads = int(os.environ.get("HCQRT_EMU_THREADS") or 1) if threads is None else threads
         self.nodes: dict[str, tuple[int, int | None]] = {}
         self.files: dict[str, str] = {}
@@ -78,8 +76,6 @@ class EmulatedSystem(PagedSystem):
 
     def _boot(self) -> None:
         """Make the drivers and their memory, for this process."""
-        from hcqrt.emu.nv.driver import NvDriver
-
         self._pid = super().getpid()
         self.memory = PhysicalMemory(self.libc, "hcqrt-sysmem", SYSTEM_MEMORY_BYTES, self.page_size)
         self.host = HostMap(self.libc, self.memory)
@@ -87,13 +83,19 @@ class EmulatedSystem(PagedSystem):
         self.drivers: list[Driver] = []
         self.worker = GpuWorker(self) if self.threads > 1 else None
         if self._spec:
+            from hcqrt.emu.nv.driver import NvDriver
+
             self.drivers.append(NvDriver(self, self._spec, self._nv_driver))
+        if self._qcom is not None:
+            from hcqrt.emu.qcom.driver import QcomDriver
+
+            self.drivers.append(QcomDriver(self, self._qcom))
 
     @classmethod
     def from_text(cls, text: str) -> EmulatedSystem:
         """The machine of `emulated[:CHIP[@DRIVER],…]`; a plain `emulated` has one GPU."""
-        chips, version = parse_spec(text)
-        return cls(nv=chips, nv_driver=version or DEFAULT_NV_DRIVER)
+        chips, version, adreno = parse_spec(text)
+        return cls(nv=chips, qcom=adreno, nv_driver=version or DEFAULT_NV_DRIVER)
 
     @property
     def libc(self) -> Libc:

@@ -60,10 +60,16 @@ def test_from_text_and_default(machine: Machine) -> None:
     system = System.default("emulated:sm_86@580.95.05,sm_86")
     assert isinstance(system, EmulatedSystem) and len(system.drivers[0].nodes()) == 4
     system.close()
+    both = EmulatedSystem.from_text("emulated:sm_86,a630")
+    assert both.exists("/dev/kgsl-3d0") and both.exists("/dev/nvidia0")
+    alone = EmulatedSystem.from_text("emulated:a630")
+    assert alone.exists("/dev/kgsl-3d0") and not alone.exists("/dev/nvidiactl")
     for text, message in (
         ("emulated:sm_999", "sm_999.*sm_86"),
         ("emulated:sm_86@1.0,sm_86@2.0", "one driver"),
         ("emulated:sm_86@x", "driver version 'x'"),
+        ("emulated:a630@4.9", "KGSL has no driver version"),
+        ("emulated:a630,sm_86,a650", "one Adreno"),
     ):
         with pytest.raises(ValueError, match=message):
             EmulatedSystem.from_text(text)
@@ -72,7 +78,11 @@ def test_from_text_and_default(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"qcom": "a630"}, "a630"),
+        ({"qcom": "a999"}, "a999.*a630"),
+        ({"qcom": {"chip": "a630", "vram": 1}}, "vram"),
+        ({"qcom": {"queue_depth": 0}}, "queue_depth"),
+        ({"qcom": {"iocoherent": "sometimes"}}, "sometimes"),
+        ({"qcom": {"missing_properties": ["NO_SUCH"]}}, "NO_SUCH"),
         ({"check": ("races",)}, "races"),
         ({"page_size": 5000}, "5000"),
         ({"nv": [{"chip": "sm_86", "vram": 1}]}, "vram"),

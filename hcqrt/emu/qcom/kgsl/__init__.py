@@ -1,0 +1,1 @@
+"""The emulated KGSL kernel driver: ioctls, memory objects, contexts, timestamps and fences."""
