@@ -61,6 +61,10 @@ class PackedLaunch(ABC):
         dev = self._dev
         return [buf.va_addr for buf in bufs if buf.dev is dev]
 
+    def _params(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> Sequence[Param]:
+        """The parameters that these arguments go to, those of `vals` last. Raises LaunchError."""
+        return self._prg.params_for(len(bufs), len(vals))
+
     def __call__(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> None:
         dev = self._dev
         with dev.lock:
@@ -101,9 +105,8 @@ class PackedLaunch(ABC):
 
     def _reshape(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> list[Any]:
         """Check number, owner and kind of the arguments, and get ready for this number of buffers and values."""
-        prg = self._prg
-        prg.check_buffers(bufs)
-        params = prg.params_for(len(bufs), len(vals))
+        self._prg.check_buffers(bufs)
+        params = self._params(bufs, vals)
         self._prepare(params)
         self._buf_count, self._val_count = len(bufs), len(vals)
         self._has_structs = any(param.size not in UNSIGNED for param in params)  # struct.pack would cut them silently
@@ -114,7 +117,8 @@ class PackedLaunch(ABC):
         name = self._prg.name
         if any(is_symbolic(buf.va_addr) for buf in bufs):
             raise LaunchError(f"{name}: a buffer's address is a symbol; build a queue and submit it with values")
-        params = self._prg.params_for(len(bufs), len(vals))[len(bufs) :]
+        params = self._params(bufs, vals)
+        params = params[len(params) - len(vals) :]
         try:
             return [scalar_bits(value, param.size) for param, value in zip(params, vals, strict=True)]
         except LaunchError as error:

@@ -74,15 +74,25 @@ class HCQArgsState:
 
 
 class CLikeArgsState(HCQArgsState):
-    """Arguments laid out like a C struct: pointers to buffers, then scalars, each at the offset its parameter names."""
+    """Arguments laid out like a C struct: pointers to buffers, then scalars, each at the offset its parameter names.
+
+    `initial` is what the slot starts with where no argument lies.
+    """
 
     __slots__ = ()
 
     def __init__(
-        self, prg: HCQProgram, ring: FencedRing, nbytes: int, bufs: Sequence[HCQBuffer], vals: Sequence[Any]
+        self,
+        prg: HCQProgram,
+        ring: FencedRing,
+        nbytes: int,
+        bufs: Sequence[HCQBuffer],
+        vals: Sequence[Any],
+        initial: bytes = b"",
     ) -> None:
         super().__init__(prg, ring, nbytes)
         start = self.offset
+        self.mv[start : start + len(initial)] = initial
         for param, value in zip(prg.params_for(len(bufs), len(vals)), (*(b.va_addr for b in bufs), *vals), strict=True):
             place = start + prg.param_base + param.offset
             if isinstance(value, (Symbol, ForeignSymbol)):
@@ -138,9 +148,11 @@ class HCQProgram(ABC):
     params: tuple[Param, ...] | None  # None: the file says nothing of them
     param_base: int  # where parameters start in the argument slot, bytes
     closed = False
+    _memory: Any = None  # the code's, once loaded
 
     def __init__(self) -> None:
         self._launches: dict[tuple[Sequence[int], Sequence[int], int], Launch] = {}
+        self.templates: dict[tuple[Any, Any, int], Any] = {}  # what vendor programs keep of a shape
 
     def __call__(
         self,
@@ -212,9 +224,19 @@ class HCQProgram(ABC):
     def fill_kernargs(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any] = ()) -> HCQArgsState:
         """Write the arguments to a slot of the kernel-argument ring; symbols are written at submission."""
 
-    @abstractmethod
     def close(self) -> None:
         """Free the code once the device no longer uses it. Twice is fine."""
+        if not self.closed:
+            self.closed = True
+            self._launches.clear()
+            self.templates.clear()
+            self.dev.disown(self)
+            self.dev.free(self._memory)
+
+    def __del__(self) -> None:
+        memory = getattr(self, "_memory", None)
+        if memory is not None and not self.closed:
+            self.dev.drop(memory)  # programs come and go with the compiler's cache: dropping one is normal use
 
     def params_for(self, buf_count: int, val_count: int) -> Sequence[Param]:
         """Where `buf_count` pointers and `val_count` scalars go. Raises LaunchError when the kernel takes others."""

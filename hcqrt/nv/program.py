@@ -62,7 +62,6 @@ class NVProgram(HCQProgram):
         self.bank0_bytes = align_up(kernel.param_base + kernel.param_bytes, 16)
         self.qmd_offset = align_up(self.bank0_bytes, 256)
         self.slot_bytes = align_up(self.qmd_offset + dev.qmd_layout.size_bytes, 256)
-        self.templates: dict[tuple[Any, Any, int], QmdTemplate] = {}
         dev.ensure_local(kernel.local_low + kernel.local_high)
         self._memory = dev.load_code(image)
         self.uploaded: int | None = dev.timeline_value - 1 & MASK64  # the timeline's value once the code is in place
@@ -197,19 +196,6 @@ class NVProgram(HCQProgram):
         if 0 <= offset < self._memory.nbytes:
             return f"{self.name}+{offset - self.kernel.entry:#x}"
         return None
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._launches.clear()
-            self.templates.clear()
-            self.dev.disown(self)
-            self.dev.free(self._memory)
-
-    def __del__(self) -> None:
-        memory = getattr(self, "_memory", None)
-        if memory is not None and not self.closed:
-            self.dev.drop(memory)  # programs come and go with the compiler's cache: dropping one is normal use
 
 
 def product(size: Sequence[Any]) -> int:

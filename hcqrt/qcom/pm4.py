@@ -145,7 +145,7 @@ def release(va: Any, value: Any) -> list[Any]:
     return wait_for_idle() + flush_and_write(va, value)
 
 
-PROGRESS_WORDS = len(release(0, 0))  # of a submission's end; the value is the last of them
+RELEASE_WORDS = len(release(0, 0))  # of a submission's end; the value is the last of them
 
 
 def wait_memory(va: Any, value: Any) -> list[Any]:

@@ -135,4 +135,4 @@ def test_the_commands_of_a_queue_word_by_word():
     assert pm4.wait_memory(0x10_0005_0000, 7)[5] == 0xFFFF_FFFF
     assert pm4.store_clock(0x10_0005_0008) == [0x703E8003, 0x980 | 2 << 18 | 1 << 30, 0x50008, 0x10]
     assert pm4.event("CACHE_INVALIDATE") == [0x70460001, 0x31]
-    assert pm4.PROGRESS_WORDS == 6
+    assert pm4.RELEASE_WORDS == 6

@@ -81,7 +81,7 @@ def chip_for(chip_id: int) -> Chip:
             if not chip.known:
                 warnings.warn(
                     f"Adreno {chip.name} (chip id {chip_id:#010x}) was never tried with hcqrt; it is driven like the "
-                    "rest of its family. Check results, or emulate a known chip",
+                    "rest of its family. Check its results before you rely on them",
                     RuntimeWarning,
                     stacklevel=2,
                 )
