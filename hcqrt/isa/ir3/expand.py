@@ -43,7 +43,7 @@ def _texture_sources(count: int, immediate: bool) -> Iterator[tuple[str, str, st
     yield first[0], "", f"o=flag@52=0 {first[1]}"
     yield second[0], "", f"o=flag@52=1 {second[1]}"
     if immediate:
-        yield first[0] + "{offset}", "53+1:1", f"o=flag@52=0 offset=o@9+8 {first[1]}"
+        yield first[0] + "{offset}", "53+1:1", f"o=flag@52=0 offset=oz@9+8 {first[1]}"
 
 
 def texture_lines() -> Iterator[str]:

@@ -84,6 +84,10 @@ class Mod:
     def text(self, value: Value) -> str:
         raise NotImplementedError
 
+    def exact_text(self, value: Value) -> str:
+        """Like `text`, but shows what the usual text leaves out though the word differs."""
+        return self.text(value)
+
     @property
     def pattern(self) -> str:
         """Regular expression of everything `text` can print, and what else may be written."""
@@ -128,7 +132,7 @@ class Flag(Mod):
 class Number(Mod):
     """An integer; value = code + plus, `signed` codes are two's complement.
 
-    `style`: plain, offset (`+5`, `-5`, nothing for 0), power (value = 2 << code).
+    `style`: plain, offset (`+5`, `-5`, nothing for 0), power (value = 2 << code). `optional`: another row lacks it.
     """
 
     signed: bool = False
@@ -136,6 +140,7 @@ class Number(Mod):
     style: str = "plain"
     least: int | None = None
     only: int | None = None
+    optional: bool = False
 
     def decode(self, word: int) -> int:
         code = self.read(word)
@@ -165,6 +170,9 @@ class Number(Mod):
         if self.style == "offset":
             return f"{value:+d}" if value else ""
         return str(value)
+
+    def exact_text(self, value: Value) -> str:
+        return f"{value:+d}" if self.optional else self.text(value)
 
     @property
     def pattern(self) -> str:

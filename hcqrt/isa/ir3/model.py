@@ -101,7 +101,16 @@ class ConstDst:
     a1: bool = False
 
 
-Operand = Reg | Const | Relative | Imm | FloatImm | Pred | Target | ConstDst
+@dataclass(frozen=True)
+class Scaled:
+    """Register offset of ldg.a and stg.a, in bytes ((register << shift) + offset) << e with 2**e bytes an element."""
+
+    number: int
+    shift: int = 0
+    offset: int = 0
+
+
+Operand = Reg | Const | Relative | Imm | FloatImm | Pred | Target | ConstDst | Scaled
 Source = (Reg, Const, Relative, Imm, FloatImm)
 Value = str | int | bool
 

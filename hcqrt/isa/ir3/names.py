@@ -9,6 +9,9 @@ TYPES = {0: "f16", 1: "f32", 2: "u16", 3: "u32", 4: "s16", 5: "s32", 6: "u8", 7:
 HALF_TYPES = frozenset(("f16", "u16", "s16", "u8"))
 HALF_MOVE_TYPES = HALF_TYPES | {"u8_32"}  # moves keep the wide byte in a half register too
 
+# log2 of the bytes of an element in memory, where it is not 2.
+ELEMENT_SHIFTS = {"f16": 1, "u16": 1, "s16": 1, "u8": 0, "u8_32": 0}
+
 ENUMS: dict[str, dict[int, str]] = {
     "type": TYPES,
     "atomic": {**TYPES, 6: "u64"},

@@ -33,12 +33,16 @@ class Precision:
     def read(self, word: int) -> tuple[bool, bool]:
         """Whether sources are half registers, and whether the destination is one."""
         full = bool(bits(word, self.full, 1)) if self.full != UNSET else self.fixed_full
+        predicate = bits(word, DST_LSB, 8) >= FIRST_PREDICATE
         if self.dst_full != UNSET:
-            return not full, not bits(word, self.dst_full, 1)
+            half = not bits(word, self.dst_full, 1)
+            if half and predicate:
+                raise Ir3Error(f"half destination (bit {self.dst_full}) beside a predicate has no meaning")
+            return not full, half
         if self.conv == UNSET:
             return not full, False
         converts = bool(bits(word, self.conv, 1))
-        if converts and bits(word, DST_LSB, 8) >= FIRST_PREDICATE:
+        if converts and predicate:
             raise Ir3Error(f"conversion (bit {self.conv}) to a predicate has no meaning")
         return not full, full == converts
 
@@ -53,7 +57,7 @@ class Precision:
         return word | (ones(self.conv) if self.conv != UNSET and dst_half != src_half and not predicate else 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     opcode: str
     category: int

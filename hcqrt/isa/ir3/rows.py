@@ -13,7 +13,7 @@ from .model import A0_X, A1_X
 from .moves import MoveDst, MoveSource
 from .names import ENUMS, FLAG_TEXTS
 from .row import FLAG_BITS, Precision, Row
-from .slots import ConstDstSlot, FixedReg, IndexSlot, PredSlot, RegSlot, Slot, TargetSlot
+from .slots import ConstDstSlot, FixedReg, IndexSlot, PredSlot, RegSlot, ScaledSlot, Slot, TargetSlot
 from .sources import NarrowSource, PlainSource, WideSource
 
 FIELD = re.compile(
@@ -50,10 +50,10 @@ def _mod(match: re.Match[str], marks: str, numbers: dict[str, int]) -> Mod:
         return WriteMask(name, pieces)
     if kind == "words":
         return Words(name, pieces)
-    if kind in ("u", "s", "o", "so", "pow"):
-        style = {"o": "offset", "so": "offset", "pow": "power"}.get(kind, "plain")
+    if kind in ("u", "s", "o", "so", "oz", "pow"):
+        style = {"o": "offset", "so": "offset", "oz": "offset", "pow": "power"}.get(kind, "plain")
         only = None if value is None else int(value)
-        return Number(name, pieces, kind[0] == "s", numbers.get("p", 0), style, numbers.get("m"), only)
+        return Number(name, pieces, kind[0] == "s", numbers.get("p", 0), style, numbers.get("m"), only, kind == "oz")
     return _enum(name, kind, pieces, value)
 
 
@@ -77,7 +77,7 @@ def _slot(match: re.Match[str], opcode: str, marks: str, numbers: dict[str, int]
         return IndexSlot(name, lsb, rule, index)
     if kind == "C":
         return PredSlot(name, lsb, rule, index)
-    plain = {"D": MoveDst, "K": ConstDstSlot, "T": TargetSlot}.get(kind)
+    plain = {"D": MoveDst, "K": ConstDstSlot, "T": TargetSlot, "X": ScaledSlot}.get(kind)
     return plain(name, lsb, rule) if plain else None
 
 

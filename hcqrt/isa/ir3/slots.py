@@ -17,12 +17,14 @@ from .model import (
     Operand,
     Pred,
     Reg,
+    Scaled,
     Target,
     Value,
 )
-from .names import HALF_MOVE_TYPES, HALF_TYPES
+from .names import ELEMENT_SHIFTS, HALF_MOVE_TYPES, HALF_TYPES
 
 REGISTER = re.compile(r"(h?)(r\d+|a0|p0|a1)\.([xyzw])$")
+REGISTER_LIKE = r"h?[rap]\d+\.[xyzw]"
 
 
 def _no_labels(name: str) -> int:
@@ -92,8 +94,8 @@ class Slot:
 
     @property
     def pattern(self) -> str:
-        """Regular expression of what this slot prints; never holds a comma or a space outside <> and ()."""
-        return r"(?:\([^,]*?\))*[^,\s()\[\]<>]+"
+        """Regular expression of everything `text` can print, and what else may be written."""
+        raise NotImplementedError
 
     def parse(self, text: str, context: Context) -> Operand:
         raise NotImplementedError
@@ -131,11 +133,15 @@ class RegSlot(Slot):
             return f"r{operand.number >> 2}.{COMPONENTS[operand.number & 3]}"
         return ("h" if operand.half and not self.hidden else "") + register_text(operand.number)
 
+    @property
+    def pattern(self) -> str:
+        return REGISTER_LIKE
+
     def parse(self, text: str, context: Context) -> Operand:
         number, half = parse_register(text)
         if self.half in ("src", "dst"):
             return Reg(number, half)
-        if (half and (self.hidden or self.plain)) or (half != context.is_half(self.half) and not self.hidden):
+        if (half and self.plain) or (half != context.is_half(self.half) and (half or not self.hidden)):
             raise Ir3Error(f"operand {self.name}: {text} has the wrong width")
         return Reg(number, context.is_half(self.half))
 
@@ -163,6 +169,10 @@ class FixedReg(Slot):
 
     def text(self, operand: Operand, context: Context) -> str:
         return self.shown
+
+    @property
+    def pattern(self) -> str:
+        return re.escape(self.shown)
 
     def parse(self, text: str, context: Context) -> Reg:
         if text != self.shown:
@@ -202,6 +212,10 @@ class IndexSlot(Slot):
         assert isinstance(operand, Reg)
         return f"r{operand.number >> 2}.{COMPONENTS[operand.number & 3]}"
 
+    @property
+    def pattern(self) -> str:
+        return rf"{REGISTER_LIKE}|\w+"
+
     def parse(self, text: str, context: Context) -> Reg | Imm:
         return Reg(parse_register(text)[0]) if text[:1].isalpha() else Imm(parse_integer(text))
 
@@ -226,9 +240,13 @@ class ConstDstSlot(Slot):
             return "a1.x" + (f"+{operand.offset}" if operand.offset else "")
         return str(operand.offset)
 
+    @property
+    def pattern(self) -> str:
+        return r"a1\.x(?:\s*\+\s*\w+)?|\w+"
+
     def parse(self, text: str, context: Context) -> ConstDst:
         if text.startswith("a1.x"):
-            tail = text[len("a1.x") :].replace("+", "")
+            tail = re.sub(r"[\s+]", "", text[len("a1.x") :])
             return ConstDst(parse_integer(tail) if tail else 0, True)
         return ConstDst(parse_integer(text))
 
@@ -254,6 +272,10 @@ class PredSlot(Slot):
     def text(self, operand: Operand, context: Context) -> str:
         assert isinstance(operand, Pred)
         return f"{'!' if operand.inv else ''}p0.{COMPONENTS[operand.component]}"
+
+    @property
+    def pattern(self) -> str:
+        return r"!?p0\.[xyzw]"
 
     def parse(self, text: str, context: Context) -> Pred:
         match = re.match(r"(!?)p0\.([xyzw])$", text)
@@ -282,8 +304,74 @@ class TargetSlot(Slot):
         assert isinstance(operand, Target)
         return f"#{operand.relative}"
 
+    @property
+    def pattern(self) -> str:
+        return r"#?[+-]?[\w.$]+"
+
     def parse(self, text: str, context: Context) -> Target:
         name = text.removeprefix("#")
         if text.startswith("#") and re.match(r"[+-]?\d", name):
             return Target(parse_integer(name))
         return Target(context.resolve(name))
+
+
+SCALED = re.compile(r"\(*(\w+\.[xyzw])(?:<<(\w+))?\)?(?:\+(\w+))?\)?(?:<<(\w+))?\)*$")
+
+
+@dataclass(frozen=True)
+class ScaledSlot(Slot):
+    """Register at `lsb`, a small offset at 10:9, a shift at 13:12; elements as wide as the type says."""
+
+    OFFSET = (9, 2)
+    SHIFT = (12, 2)
+
+    @property
+    def mask(self) -> int:
+        return ones(self.lsb, 8) | ones(*self.OFFSET) | ones(*self.SHIFT)
+
+    def element_shift(self, context: Context) -> int:
+        return ELEMENT_SHIFTS.get(str(context.mods["type"]), 2)
+
+    def checked(self, operand: Scaled, context: Context) -> Scaled:
+        if operand.shift and not self.element_shift(context):
+            raise Ir3Error(f"operand {self.name}: a shift of {operand.shift} with elements of one byte")
+        return operand
+
+    def decode(self, word: int, context: Context) -> Scaled:
+        found = Scaled(bits(word, self.lsb, 8), bits(word, *self.SHIFT), bits(word, *self.OFFSET))
+        return self.checked(found, context)
+
+    def encode(self, operand: Operand, context: Context) -> int:
+        if not isinstance(operand, Scaled):
+            raise self.wrong(operand)
+        self.checked(operand, context)
+        word = put("offset", operand.offset, *self.OFFSET) | put("shift", operand.shift, *self.SHIFT)
+        return word | put(self.name, operand.number, self.lsb, 8)
+
+    def text(self, operand: Operand, context: Context) -> str:
+        assert isinstance(operand, Scaled)
+        register, element = register_text(operand.number), self.element_shift(context)
+        offset = f"+{operand.offset}" if operand.offset else ""
+        if element == 0:
+            return register + offset
+        if not offset:
+            return f"({register}<<{operand.shift + element})"
+        inner = f"({register}<<{operand.shift})" if operand.shift else register
+        return f"(({inner}{offset})<<{element})"
+
+    @property
+    def pattern(self) -> str:
+        return r"\(*[rap]\d+\.[xyzw][\s\w()<+]*"
+
+    def parse(self, text: str, context: Context) -> Scaled:
+        match = SCALED.match(re.sub(r"\s", "", text))
+        if match is None:
+            raise Ir3Error(f"{text!r} is no register offset")
+        element = self.element_shift(context)
+        inner, outer = (parse_integer(match[group] or "0") for group in (2, 4))
+        if not match[4]:
+            inner, outer = max(0, inner - element), min(inner, element)
+        if outer != element:
+            raise Ir3Error(f"{text!r} does not scale by elements of {1 << element} bytes")
+        number = parse_register(match[1])[0]
+        return Scaled(number, inner, parse_integer(match[3] or "0"))

@@ -11,8 +11,9 @@ other       the flags sy ss jp ul eq · rpt40+2 repeat count · nop43,51 bits th
             dstfull46 set: destination of 32 bits.
 fields      name=kind@lsb+width[,lsb+width: higher bits][:rule][options]; fields that are operands:
             R register · W, N, NI, NN, P, M source (16 bits; 13 bits with constants, immediates or neither; register; of a move) ·
-            D destination of a move · A a0.x or a1.x · I register or immediate · K constant destination · T target · C predicate.
-            Other kinds: flag, u number, s signed, o offset printed with a sign, so both, pow 2 << code, words 32 * (code + 1),
+            D destination of a move · A a0.x or a1.x · I register or immediate · K constant destination · X scaled register offset · T target · C predicate.
+            Other kinds: flag, u number, s signed, o offset printed with a sign, so both, oz one that
+            other rows lack, pow 2 << code, words 32 * (code + 1),
             mask write mask, and the enums of names.py.
             rule: which width an operand has (slots.py, Context.is_half).
 options     ! the h is not printed · % printed by number · ~ shown when clear · r43 n14 a15 bits of (r), (neg), (abs) ·
@@ -84,12 +85,10 @@ TEXTURE = """
 
 MEMORY = """
 {mem}{name}.{type} {dst}, g[{addr}{offset}], {size} | 61+3:6 0+1:1 23+1:1 | sy jp | type=type@49+3 dst=R@32:type addr=R@14% offset=so@1+13 size=u@24+3 | 54+5 ldg=0
-{mem}{name}.{type} {dst}, g[{addr}+(({index}{offset})<<2)], {size} | 61+3:6 0+1:1 22+2:3 | sy jp | type=type@49+3 dst=R@32:type addr=R@14% index=R@1 offset=o@9+2 shift=u@12+2=0 size=u@24+3 | 54+5 ldg.a=0
-{mem}{name}.{type} {dst}, g[{addr}+((({index}<<{shift}){offset})<<2)], {size} | 61+3:6 0+1:1 22+2:3 | sy jp | type=type@49+3 dst=R@32:type addr=R@14% index=R@1 offset=o@9+2 shift=u@12+2m1 size=u@24+3 | 54+5 ldg.a=0
+{mem}{name}.{type} {dst}, g[{addr}+{index}], {size} | 61+3:6 0+1:1 22+2:3 | sy jp | type=type@49+3 dst=R@32:type addr=R@14% index=X@1 size=u@24+3 | 54+5 ldg.a=0
 {mem}{name}.{type} c[{dst}], g[{addr}{offset}], {size} | 61+3:6 0+1:1 52+1:1 | sy jp | type=type@49+3 dst=K@32 addr=R@14% offset=so@1+13 size=u@23+4 | 54+5 ldg.k=0
 {mem}{name}.{type} g[{addr}{offset}], {src}, {size} | 61+3:6 23+1:1 40+1:1 | sy jp | type=type@49+3 addr=R@41% offset=so@32+8,9+5 src=R@1:type size=u@24+3 | 54+5 stg=3
-{mem}{name}.{type} g[{addr}+(({index}{offset})<<2)], {src}, {size} | 61+3:6 23+1:1 40+1:1 52+1:1 | sy jp | type=type@49+3 addr=R@41% index=R@32 offset=o@9+2 shift=u@12+2=0 src=R@1:type size=u@24+3 | 54+5 stg.a=3
-{mem}{name}.{type} g[{addr}+((({index}<<{shift}){offset})<<2)], {src}, {size} | 61+3:6 23+1:1 40+1:1 52+1:1 | sy jp | type=type@49+3 addr=R@41% index=R@32 offset=o@9+2 shift=u@12+2m1 src=R@1:type size=u@24+3 | 54+5 stg.a=3
+{mem}{name}.{type} g[{addr}+{index}], {src}, {size} | 61+3:6 23+1:1 40+1:1 52+1:1 | sy jp | type=type@49+3 addr=R@41% index=X@32 src=R@1:type size=u@24+3 | 54+5 stg.a=3
 {mem}{name}.{type} {dst}, l[{addr}{offset}], {size} | 61+3:6 0+1:1 23+1:1 | sy jp | type=type@49+3 dst=R@32:type! addr=R@14 offset=so@1+13 size=u@24+8 | 54+5 ldl=1 ldlw=10
 {mem}{name}.{type} {dst}, p[{addr}{offset}], {size} | 61+3:6 0+1:1 23+1:1 | sy jp | type=type@49+3 dst=R@32:type addr=R@14 offset=so@1+13 size=u@24+8 | 54+5 ldp=2
 {mem}{name}.{type} l[{addr}{offset}], {src}, {size} | 61+3:6 23+1:1 40+1:1 | sy jp | type=type@49+3 addr=R@41 offset=so@32+8,9+5 src=R@1:type! size=u@24+8 | 54+5 stl=4 stlw=11
@@ -106,7 +105,7 @@ MEMORY = """
 # Image, storage and uniform buffers: each line becomes one row for descriptors by number and one for bindless ones ({base}).
 RESOURCE = """
 {mem}{name}.{typed}.{dims}d.{type}.{components}.{mode}{base} {value}, {coord}, {slot} | 61+3:6 20+3:6 52+2:2 | sy jp | typed=typed@11+1 dims=u@9+2p1 type=type@49+3 components=u@12+2p1 mode=mode@6+2 value=R@32:type coord=R@24 slot=I@41 | 14+6 ldib.b=6 stib.b=29
-{mem}{name}.{typed}.{dims}d.{type}.{components}.{mode}{base} {value}, {coord}{offset}, {slot} | 61+3:6 20+4:14 52+2:2 | sy jp | typed=typed@11+1 dims=u@9+2p1 type=type@49+3 components=u@12+2p1 mode=mode@6+2 value=R@32:type coord=R@24 offset=o@54+5,4+2 slot=I@41 | 14+6 ldib.b=6 stib.b=29
+{mem}{name}.{typed}.{dims}d.{type}.{components}.{mode}{base} {value}, {coord}{offset}, {slot} | 61+3:6 20+4:14 52+2:2 | sy jp | typed=typed@11+1 dims=u@9+2p1 type=type@49+3 components=u@12+2p1 mode=mode@6+2 value=R@32:type coord=R@24 offset=oz@54+5,4+2 slot=I@41 | 14+6 ldib.b=6 stib.b=29
 {mem}{name}.{typed}.{dims}d.{type}.{components}.{mode}{base} {value}, {coord}, {slot} | 61+3:6 20+3:6 52+2:3 | sy jp | typed=typed@11+1 dims=u@9+2p1 type=atomic@49+3 components=u@12+2p1 mode=mode@6+2 value=R@32 coord=R@24 slot=I@41 | 14+6 atomic.b.add=16 atomic.b.sub=17 atomic.b.xchg=18 atomic.b.cmpxchg=21 atomic.b.min=22 atomic.b.max=23 atomic.b.and=24 atomic.b.or=25 atomic.b.xor=26
 {mem}{name}{u}.offset{offset}.{components}.{mode}{base} {dst}, {addr}, {slot} | 61+3:6 20+3:4 49+3:3 52+2:2 | sy jp | u=flag@11 offset=u@9+2 components=u@12+2p1 mode=mode@6+2 dst=R@32 addr=I@24i23 slot=I@41 | 14+6 ldc=30
 {mem}ldc.{size}.k.{mode}{base} c[a1.x], {addr}, {slot} | 61+3:6 20+3:4 49+3:3 52+2:3 | sy jp | size=u@32+8p1 mode=mode@6+2 addr=I@24i23 slot=I@41 | 14+6 ldc.k=30

@@ -18,7 +18,8 @@ def delay_text(inst: Instruction) -> str:
 def text(inst: Instruction, exact: bool = False) -> str:
     """The instruction as text; branch targets are relative, `#-5`.
 
-    `exact`: float immediates that six decimals cannot give are hexadecimal bits, so that the assembler gets them back.
+    `exact`: what the assembler needs for the same word: float immediates that six decimals cannot give as hexadecimal
+    bits, and an offset of zero where an instruction without offset would be another word.
     """
     row = find(inst)[0]
     context = replace(row.context(inst.mods, inst.args), exact=exact)
@@ -29,7 +30,8 @@ def text(inst: Instruction, exact: bool = False) -> str:
         elif part == "rpt":
             out.append(delay_text(inst))
         elif part in row.mods:
-            out.append(row.mods[part].text(inst.mods[part]))
+            mod = row.mods[part]
+            out.append(mod.exact_text(inst.mods[part]) if exact else mod.text(inst.mods[part]))
         elif part in row.slots:
             out.append(row.slots[part].text(inst.args[part], context))
         elif part in row.flags:
