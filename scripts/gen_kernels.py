@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Rebuilds the shipped kernels from their sources in hcqrt/kernels/src: by our assembler, or by Mesa's NAK.
+"""Rebuilds the shipped kernels from their sources in hcqrt/kernels/src: by our assemblers, or by Mesa's compilers.
 
-NAK needs the extra `mesa`.
+Those compilers need the extra `mesa`.
 
 usage: gen_kernels.py [--arch sm_86 ...] [--check]
 """
@@ -20,12 +20,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+from gen import ir3_kernel  # noqa: E402
 from gen.cubin_writer import PARAM_BASE, KernelSource, Module, param_layout, write_cubin  # noqa: E402
 
 from hcqrt.isa.sass import Reg, assemble, decode  # noqa: E402
 
 KERNELS = ROOT / "hcqrt" / "kernels"
-ARCHES = ("sm_86",)
+ARCHES = ("sm_86", "a630")
 # where the toolkit's ABI keeps launch dimensions and the stack top in bank 0 (nv-engine facts 7)
 DRIVER_AREA = {
     "ntid.x": 0x00, "ntid.y": 0x04, "ntid.z": 0x08, "nctaid.x": 0x0C, "nctaid.y": 0x10, "nctaid.z": 0x14,
@@ -74,26 +75,29 @@ def build(path: Path, sm: int) -> bytes:
     return write_cubin(Module(sm, [kernel]))
 
 
-def build_nak(path: Path, arch: str) -> bytes:
+def build_mesa(path: Path, arch: str) -> bytes:
     """Run a source that compiles itself, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "kernel.nak"
+        output = Path(folder) / "kernel"
         subprocess.run([sys.executable, str(path), arch, str(output)], check=True, stdout=subprocess.DEVNULL)
         return output.read_bytes()
 
 
 def sources(arch: str) -> Iterator[tuple[Path, bytes]]:
     """(file, its content) of every kernel of a chip."""
+    nvidia = arch.startswith("sm_")
     for path in sorted((KERNELS / "src").iterdir()):
-        if path.suffix == ".sass":
+        if path.suffix == ".sass" and nvidia:
             yield KERNELS / f"{path.stem}.{arch}.cubin", build(path, int(arch[3:]))
+        elif path.suffix == ".ir3" and not nvidia:
+            yield KERNELS / f"{path.stem}.{arch}.ir3", ir3_kernel.build(path.read_text())
         elif path.suffix == ".py":
-            yield KERNELS / f"{path.stem}.{arch}.nak", build_nak(path, arch)
+            yield KERNELS / f"{path.stem}.{arch}.{'nak' if nvidia else 'ir3'}", build_mesa(path, arch)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--arch", action="append", help="sm_86, …; default: all that are shipped")
+    parser.add_argument("--arch", action="append", help="sm_86, a630, …; default: all that are shipped")
     parser.add_argument("--check", action="store_true", help="say whether the binaries are current")
     args = parser.parse_args()
     stale = []
