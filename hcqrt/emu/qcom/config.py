@@ -137,6 +137,7 @@ def make_config(reader: Reader) -> Config:
 
 
 def check_modes(reader: Reader) -> None:
+    """Modes of the whole GPU. UNK3 of SP_TP_MODE_CNTL may be anything: real clients differ in it."""
     mode, texture_mode = reader.fields("SP_MODE_CONTROL"), reader.fields("SP_TP_MODE_CNTL")
     if mode["ISAMMODE"] not in (ISAM_CL, ISAM_GL):
         raise reader.refuse("SP_MODE_CONTROL", f"ISAMMODE {mode['ISAMMODE']} is neither CL (1) nor GL (2)")
@@ -145,7 +146,6 @@ def check_modes(reader: Reader) -> None:
             "SP_TP_MODE_CNTL", f"ISAMMODE {texture_mode['ISAMMODE']}, but {mode['ISAMMODE']} in SP_MODE_CONTROL"
         )
     reader.zero("SP_MODE_CONTROL", "SHARED_CONSTS_ENABLE")
-    reader.zero("SP_TP_MODE_CNTL", "UNK3")
     reader.zero("SP_FLOAT_CNTL", "F16_NO_INF")
     for name in ("SP_CS_BRANCH_COND", "HLSQ_SHARED_CONSTS"):
         if reader.values[name]:

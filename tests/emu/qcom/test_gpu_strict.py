@@ -14,7 +14,6 @@ RULES: dict[str, tuple[dict[int, int], str]] = {
     "isam mode of the SP": ({0xAB00: 1}, "SP_MODE_CONTROL (0xab00) = 0x1: ISAMMODE 0"),
     "isam mode 3": ({0xAB00: 7, 0xB309: 3}, "ISAMMODE 3"),
     "isam modes differ": ({0xB309: 1}, "SP_TP_MODE_CNTL (0xb309) = 0x1: ISAMMODE 1, but 2"),
-    "unnamed texture mode": ({0xB309: 0xA2}, "UNK3 = 0x28"),
     "shared constants": ({0xAB00: 0xD}, "SHARED_CONSTS_ENABLE"),
     "shared constants, HLSQ": ({0xBB11: 1}, "HLSQ_SHARED_CONSTS (0xbb11) = 0x1"),
     "half floats without infinity": ({0xAE04: 8}, "F16_NO_INF"),
@@ -101,6 +100,13 @@ def test_a_broken_rule_is_refused_with_offset_and_value(bench: Bench, rule: str)
 def test_state_that_was_never_written_is_refused(bench: Bench, packet: int) -> None:
     """Each packet of the example that is not magic: without it the hardware would run with what others left."""
     assert "never written" in refused(bench, dispatch(drop=(packet,)))
+
+
+@pytest.mark.parametrize("value", [0xA2, 0x0A])
+def test_the_unnamed_texture_mode_is_free(bench: Bench, value: int) -> None:
+    """Turnip writes 0xA0 and tinygrad 0.11 writes 8 beside the mode."""
+    bench.submit(*dispatch({0xB309: value}))
+    assert len(bench.launches) == 1
 
 
 @pytest.mark.parametrize("packet", [4, 6, 14])
