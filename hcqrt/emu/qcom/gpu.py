@@ -115,10 +115,10 @@ class Gpu:
         strict: bool = True,
         refuse: Callable[[str], None] = lambda text: None,
         *,
-        launch: Launcher = run_kernel,
-        order: random.Random | None = None,
-        budget: int | None = None,
         check_caches: bool = False,
+        order: random.Random | None = None,
+        launch: Launcher = run_kernel,
+        budget: int | None = None,
     ) -> None:
         self.chip, self.clock_ns, self.strict, self.refuse = chip, clock_ns, strict, refuse
         self.launch, self.order, self.budget, self.check_caches = launch, order, budget, check_caches
