@@ -141,6 +141,7 @@ class KgslContext:
             return
         self.faulted = True
         self.gpu.resume_after_fault()
+        self.finished(fault.timestamp)  # a skipped submission retires
 
     def _recoverable(self) -> bool:
         if self.flags & (c.KGSL_CONTEXT_NO_FAULT_TOLERANCE | c.KGSL_CONTEXT_INVALIDATE_ON_FAULT):

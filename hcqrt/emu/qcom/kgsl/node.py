@@ -90,21 +90,24 @@ class KgslFile(EmulatedFile):
             worker.ring(nothing, 0)
 
     def _issue(self, call: Call, argument: int, record: Record) -> None:
-        """An injected EPROTO or EDEADLK comes with what it means: the work was queued, or the context is lost."""
         assert isinstance(call, KgslCall), "made by describe"
         try:
             super()._issue(call, argument, record)
         except OSError as error:
-            if error.strerror is None or not error.strerror.startswith("injected"):
-                raise
-            if error.errno == errno_codes.EPROTO and call.nr in (COMMAND, WAIT):
-                run_call(self, self.without_results(call), argument)
-            elif error.errno == errno_codes.EDEADLK and call.struct is not None and call.raw is not None:
-                wanted = call.struct.from_buffer_copy(call.raw)
-                context = self.contexts.get(getattr(wanted, "context_id", 0))
-                if context is not None:
-                    context.invalidate()
+            if error.strerror is not None and error.strerror.startswith("injected"):
+                self.complete_injection(call, argument, error.errno)
+            self.let_gpus_run()  # a refused call does not stop the GPU, and EPROTO comes with work queued
             raise
+
+    def complete_injection(self, call: KgslCall, argument: int, number: int | None) -> None:
+        """An injected EPROTO or EDEADLK comes with what it means: the work was done, or the context is lost."""
+        if number == errno_codes.EPROTO and call.nr in (COMMAND, WAIT):
+            run_call(self, self.without_results(call), argument)
+        elif number == errno_codes.EDEADLK and call.struct is not None and call.raw is not None:
+            wanted = call.struct.from_buffer_copy(call.raw)
+            context = self.contexts.get(getattr(wanted, "context_id", 0))
+            if context is not None:
+                context.invalidate()
 
     @staticmethod
     def without_results(call: KgslCall) -> KgslCall:
