@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from contextlib import suppress
 
 from hcqrt.bits import align_up
 from hcqrt.errors import BinaryError
@@ -18,7 +19,7 @@ FULL_REGS, HALF_REGS = 0x14, 0x18
 FIRST_EXEC, PRIVATE_BYTES, SHARED_BYTES, SAMPLERS, BRANCH_STACK = 0x0C4, 0x0C8, 0x0D8, 0x0DC, 0x108
 NAME = 0x158
 SAMPLER_RECORD_BYTES = 8  # between name and arguments
-ARGUMENT = struct.Struct("<I8xI12xI")  # length, words from the constant file's start, kind
+ARGUMENT = struct.Struct("<12xI12xI")  # behind the record's length: words from the constant file's start, kind
 ARGUMENT_BYTES, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX = 32, 1 << 12, 512
 ARGUMENT_KINDS = {0: BUFFER, 1: TEXTURE, 2: IMAGE}
 CONSTANT = struct.Struct("<I12xI4xI12x")  # value, units from the constant file's start, whether 32 bits wide
@@ -154,7 +155,7 @@ class ClReader:
         """The kernel's name, and (offset in the constant file, kind) of each argument.
 
         The argument table starts where the name ends, and nothing says how long that is: the name asked for does, or
-        else the longest name behind which a well-formed table stands.
+        else the reading that finds most arguments. The first of them may begin with what looks like a letter.
         """
         found = IDENTIFIER.match(self.data, self.kernel_at + NAME)
         stored = found[0] if found else b""
@@ -163,26 +164,27 @@ class ClReader:
             if stored and not self.data.startswith(raw, self.kernel_at + NAME):
                 raise BinaryError(f"no kernel {wanted!r} in the file; it has: {stored.decode()}")
             return wanted, self.records(len(raw))
+        readings = []
         for length in range(len(stored), 0, -1):
             end = self.kernel_at + NAME + length
-            if any(self.data[end : align_up(end, 4)]):
-                continue
-            try:
-                return stored[:length].decode(), self.records(length)
-            except BinaryError:
-                if length == 1:
-                    raise
-        raise BinaryError("the OpenCL binary does not tell its kernel's name; say it, the argument table depends on it")
+            if not any(self.data[end : align_up(end, 4)]):
+                with suppress(BinaryError):
+                    readings.append((stored[:length].decode(), self.records(length)))
+        if not readings:
+            raise BinaryError("the OpenCL binary's kernel has no name that its argument table fits; say which it is")
+        return max(readings, key=lambda reading: len(reading[1]))
 
     def records(self, name_bytes: int) -> list[tuple[int, str]]:
         place = align_up(self.kernel_at + NAME + name_bytes, 4) + SAMPLER_RECORD_BYTES * self.samplers
         found: list[tuple[int, str]] = []
-        while place + ARGUMENT_BYTES <= len(self.data):
-            length, words, kind = ARGUMENT.unpack_from(self.data, place)
-            if not length:
-                break
-            if not ARGUMENT_BYTES <= length <= ARGUMENT_BYTES_MAX or length % 4 or len(found) == ARGUMENTS_MAX:
-                raise BinaryError(f"damaged OpenCL binary: argument {len(found)} has a record of {length} bytes")
+        while place + 4 <= len(self.data) and (length := word(self.data, place)):
+            well_formed = ARGUMENT_BYTES <= length <= ARGUMENT_BYTES_MAX and not length % 4
+            if not well_formed or place + length > len(self.data) or len(found) == ARGUMENTS_MAX:
+                raise BinaryError(
+                    f"damaged OpenCL binary: argument {len(found)} has a record of {length} bytes at {place:#x} of "
+                    f"{len(self.data):#x}"
+                )
+            words, kind = ARGUMENT.unpack_from(self.data, place)
             if kind not in ARGUMENT_KINDS:
                 raise BinaryError(f"OpenCL binary: argument {len(found)} is of kind {kind}, known are 0, 1 and 2")
             found.append((4 * words, ARGUMENT_KINDS[kind]))
@@ -193,7 +195,7 @@ class ClReader:
 def place_arguments(records: list[tuple[int, str]], constants: list[tuple[int, bytes]]) -> tuple[list[Argument], int]:
     """Arguments with the room that each has up to what follows it, and where all of it ends in the constant file."""
     starts = sorted({offset for offset, kind in records if kind == BUFFER} | {offset for offset, _ in constants})
-    follows = dict(zip(starts, [*starts[1:], CONST_FILE_BYTES], strict=True))
+    follows = dict(zip(starts, [*starts[1:], CONST_FILE_BYTES], strict=False))
     taken = {offset for offset, _ in constants}
     end = max((offset + len(value) for offset, value in constants), default=0)
     arguments = []
