@@ -86,6 +86,8 @@ class Ioctl(Generic[S]):
 
 
 def errno_name(number: int | None) -> str:
+    if number == errno_codes.EDEADLK:
+        return "EDEADLK"  # Linux has a second name for it, which some Pythons give
     return errno_codes.errorcode.get(number or 0, f"errno {number}")
 
 

@@ -6,7 +6,7 @@ import errno as errno_codes
 from typing import TYPE_CHECKING
 
 from hcqrt.autogen.qcom import kgsl_consts as consts
-from hcqrt.errors import DeviceFault, DriverError, HCQError, IoctlError
+from hcqrt.errors import DeviceFault, HCQError, IoctlError
 
 if TYPE_CHECKING:
     from hcqrt.qcom.device import QCOMDevice
@@ -141,13 +141,14 @@ class FaultWatch:
     def _details(self) -> list[str]:
         """Addresses where the driver keeps them, how many faults where it counts them."""
         dev, context = self._dev, self._dev.channel.context
-        found = []
+        found: list[str] = []
         if dev.context_flags & consts.KGSL_CONTEXT_FAULT_INFO:
             try:
-                faults = dev.kgsl.page_faults(context)[:FAULTS_SHOWN]
+                faults = list(dict.fromkeys(dev.kgsl.page_faults(context)))[:FAULTS_SHOWN]
                 found = [page_fault_text(address, kind, dev.find_allocation(address)) for address, kind in faults]
-            except DriverError as error:
-                found = [f"no fault report: {error}"]
+            except IoctlError as error:
+                if error.errno != errno_codes.EINVAL:  # it has one only of contexts that it gave up
+                    found = [f"no fault report: {error}"]
         count = dev.kgsl.fault_count(context)
         if count is not None and count[0]:
             found.append(f"{count[0]} faults of this context, the last at timestamp {count[1]}")
