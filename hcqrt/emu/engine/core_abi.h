@@ -34,7 +34,7 @@ typedef struct {
     uint64_t bank_count;
     uint64_t shared_bytes, local_low, local_high, local_window, shared_window, budget, clock_ns;
     uint32_t grid[3], block[3];
-    uint32_t lanes, instruction_bytes; /* lanes of a warp: 32, 64 or 128 */
+    uint32_t lanes, instruction_bytes, patience; /* lanes of a warp: 32, 64 or 128 */
 } Job;
 
 typedef struct {

@@ -55,6 +55,7 @@ typedef struct {
     uint32_t living;                     /* how many lanes live */
     uint32_t here;                       /* the position of the group */
     int together;                        /* the group is all that live */
+    uint32_t turns;                      /* branches backwards since lanes sat out for one */
     uint32_t number;                     /* of the warp in its block */
 } Warp;
 

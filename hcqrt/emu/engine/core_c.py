@@ -84,7 +84,7 @@ def run(program: Program, launch: Launch) -> Result:
     job.local_low, job.local_high = launch.local_low_bytes, launch.local_high_bytes
     job.local_window, job.budget, job.clock_ns = launch.local_window_va, launch.budget, launch.clock_ns
     job.grid, job.block, job.lanes = launch.grid, launch.block, launch.lanes
-    job.instruction_bytes = program.instruction_bytes
+    job.instruction_bytes, job.patience = program.instruction_bytes, program.patience
     outcome = ffi.new("Outcome *")
     if lib.hcqrt_run(job, outcome) != 0:
         raise MemoryError(f"no memory for blocks of {launch.block} threads")

@@ -40,6 +40,13 @@ static void judge(Machine *m) {
     s->at_warp &= ~free_lanes;
 }
 
+/* Whether lanes that branch backwards sit out the next choice. */
+static int turn_over(Machine *m) {
+    if (m->w->turns++ < m->job->patience) return 0;
+    m->w->turns = 0;
+    return 1;
+}
+
 static void op_bra(Machine *m, const Record *r) {
     Warp *w = m->w;
     uint32_t next = index_of(m, r) + 1;
@@ -52,10 +59,11 @@ static void op_bra(Machine *m, const Record *r) {
         return;
     }
     part(m);
+    int over = r->target < next && turn_over(m);
     EACH_SLICE(m, s) {
         choose(&s->position, s->group, next);
         choose(&s->position, s->run, r->target);
-        if (r->target < next) s->skip = s->run;
+        if (over) s->skip = s->run;
     }
 }
 
@@ -95,7 +103,7 @@ static int find_targets(Machine *m, const Record *r, Row to[MAX_SLICES]) {
 static void op_brx(Machine *m, const Record *r) {
     Warp *w = m->w;
     Row to[MAX_SLICES];
-    uint32_t next = index_of(m, r) + 1, apart = 0;
+    uint32_t next = index_of(m, r) + 1, apart = 0, back = 0;
     if (!m->any) {
         advance(m, next);
         return;
@@ -116,7 +124,10 @@ static void op_brx(Machine *m, const Record *r) {
             int i = lowest(lanes);
             s->position.u[i] = to[s - w->slices].u[i];
             if (s->position.u[i] < next) s->skip |= BITS.u[i];
+            back |= s->skip;
         }
+    if (!back || turn_over(m)) return;
+    EACH_SLICE(m, s) s->skip = 0;
 }
 
 static void op_yield(Machine *m, const Record *r) {

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-HEADERS = ("abi", "base", "round", "special", "integer", "float", "half", "memory", "warp", "control")
+HEADERS = ("abi", "base", "round", "special", "integer", "float", "half", "memory", "warp", "control", "run")
 FILES = ("uops.py", "special.py", "core.c", *(f"core_{name}.h" for name in HEADERS))
 
 

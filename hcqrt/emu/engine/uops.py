@@ -173,7 +173,8 @@ OPS: dict[str, str] = {
     "LD": "address = a + b + K; d... = `width` from `space`; W_8/16 extended to 32; S_CONST: bank is src[2], K and a as offset",
     "ST": "as LD; stores c...",
     "ATOM": "address as LD; old = memory; memory = op(old, c) by mod; AT_CAS: c compared, e stored; d = old",
-    "BRA": "lanes that pass the guard go to target; the others go on. A taken branch backwards switches groups",
+    "BRA": "lanes that pass the guard go to target; the others go on. A taken branch backwards switches groups "
+    "when the program's patience is spent",
     "BRX": "go to the position of address (a pair) + K: resolved by the program's map; no position: illegal instruction",
     "BSSY": "barrier register K of the running lanes = mask of the group's lanes (a target is of no effect)",
     "BSYNC": "wait until every live lane of this lane's mask in register K waits too or has left; then go on together",
@@ -202,6 +203,7 @@ class Program:
     reasons: dict[int, str] = field(default_factory=dict)  # why an instruction is ILLEGAL, by address
     detail: dict[str, Any] = field(default_factory=dict)  # what cores keep with a program
     instruction_bytes: int = 16  # of the ISA: where the last instruction ends
+    patience: int = 0  # how many branches backwards parts of a warp may take before its other lanes get a turn
 
 
 def record(op: str, **fields: Any) -> Any:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
-from contract_harness import LANES, Case
+from contract_harness import THREADS, Case
 from contract_reference import WORD, Outcome, signed
 
 from hcqrt.emu.engine import uops
 
 Held = tuple[int, int, int]
-RULES: dict[str, Callable[[Case], list[Held]]] = {}
+Rule = Callable[[Case, list[int], int], Outcome]
+RULES: dict[str, Callable[[Case, int], list[Held]]] = {}
 
 
-def rule(name: str) -> Callable[[Callable[[Case, list[int], int], Outcome]], Callable[[Case, list[int], int], Outcome]]:
-    """Register a rule that is told the warp's lanes and which of them it speaks for."""
+def rule(name: str) -> Callable[[Rule], Rule]:
+    """Register a rule that is told the threads of the warp's lanes and which of them it speaks for."""
 
-    def register(function: Callable[[Case, list[int], int], Outcome]) -> Callable[[Case, list[int], int], Outcome]:
-        def whole(case: Case) -> list[Held]:
+    def register(function: Rule) -> Rule:
+        def whole(case: Case, lanes: int) -> list[Held]:
             held = []
-            for lane in range(LANES):
-                first = lane - lane % 32
-                warp = list(range(first, first + 32))
+            for lane in range(THREADS):
+                first = lane - lane % lanes
+                warp = list(range(first, first + lanes))
                 held.append(case.after(lane, function(case, warp, lane) if case.passes(lane) else Outcome()))
             return held
 
@@ -33,7 +34,7 @@ def rule(name: str) -> Callable[[Callable[[Case, list[int], int], Outcome]], Cal
 
 
 def running(case: Case, warp: list[int]) -> list[int]:
-    return [lane for lane in warp if case.passes(lane)]
+    return [lane for lane in warp if lane < THREADS and case.passes(lane)]
 
 
 @rule("BCAST")
@@ -46,14 +47,16 @@ def vote(case: Case, warp: list[int], lane: int) -> Outcome:
     asked = running(case, warp)
     yes = [other for other in asked if case.holds(other, "p")]
     result = (len(yes) == len(asked), bool(yes), len(yes) in (0, len(asked)))[case.mod]
-    return Outcome(sum(1 << other % 32 for other in yes), pd=result)
+    mask = sum(1 << other - warp[0] for other in yes)
+    return Outcome(mask >> 32 * case.imm & WORD, pd=result)
 
 
 @rule("SHFL")
 def shfl(case: Case, warp: list[int], lane: int) -> Outcome:
     """Segments and clamps as PTX describes shfl."""
-    own, by, c = lane % 32, case.operand(lane, 1) & 31, case.operand(lane, 2)
-    clamp, segment = c & 31, c >> 8 & 31
+    count = len(warp)
+    own, by, c = lane - warp[0], case.operand(lane, 1) % count, case.operand(lane, 2)
+    clamp, segment = c % count, (c >> 8) % count
     highest = own & segment | clamp & ~segment
     if case.mod == uops.SHFL_IDX:
         source = own & segment | by & ~segment
@@ -66,7 +69,7 @@ def shfl(case: Case, warp: list[int], lane: int) -> Outcome:
 @rule("MATCH")
 def match(case: Case, warp: list[int], lane: int) -> Outcome:
     same = [n for n in running(case, warp) if (case.operand(n, 0) ^ case.operand(lane, 0)) & WORD == 0]
-    return Outcome(sum(1 << n % 32 for n in same))
+    return Outcome(sum(1 << n - warp[0] for n in same))
 
 
 @rule("REDUX")

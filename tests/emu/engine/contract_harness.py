@@ -17,7 +17,7 @@ from hcqrt.emu.engine.launch import Launch, Result
 from hcqrt.emu.engine.uops import Program, record
 
 Run = Callable[[Program, Launch], Result]
-LANES = 96
+THREADS = 160  # five warps of 32 lanes, two and a half of 64, one and a quarter of 128
 SENTINEL = 0xA5A5A5A5
 IN_WORDS, OUT_WORDS = 8, 4  # a, b, c in pairs, predicates, nothing; d in a pair, predicates, nothing
 BANK_AT = 16  # of the constants that sources read
@@ -46,8 +46,8 @@ class Case:
         self.sources = [self._source("abc"[slot] in self.pairs) for slot in range(count)]
         self.predicates = {column: self._predicate(n) for column, n in (("p", P), ("p2", P2), ("p3", P3))}
         self.guarded = draw.random() < 0.4
-        self.lanes = [[self._value() for _ in range(3)] for _ in range(LANES)]
-        self.held = [draw.randrange(128) for _ in range(LANES)]
+        self.lanes = [[self._value() for _ in range(3)] for _ in range(THREADS)]
+        self.held = [draw.randrange(128) for _ in range(THREADS)]
         self.bank = [self._value() for _ in range(3)]
 
     def _value(self) -> int:
@@ -106,13 +106,13 @@ class Case:
             fields["guard"], fields["guard_neg"] = GUARD, 1
         return record(self.name, **fields, **operands(*self.placed()))
 
-    def run(self, run: Run) -> list[tuple[int, int, int]]:
-        """(low word, high word, predicates 0-6) that each lane ends with."""
-        words = np.zeros((LANES, IN_WORDS), np.uint32)
+    def run(self, run: Run, lanes: int) -> list[tuple[int, int, int]]:
+        """(low word, high word, predicates 0-6) that each thread ends with, in warps of so many lanes."""
+        words = np.zeros((THREADS, IN_WORDS), np.uint32)
         for lane, (values, held) in enumerate(zip(self.lanes, self.held, strict=True)):
             words[lane, :6] = [word for value in values for word in (value & WORD, value >> 32)]
             words[lane, 6] = held
-        out = np.zeros((LANES, OUT_WORDS), np.uint32)
+        out = np.zeros((THREADS, OUT_WORDS), np.uint32)
         buffers = Buffers(words, out)
         load = {"flags": uops.A64, "width": uops.W_64, **operands(reg(4))}
         code = program(
@@ -128,7 +128,7 @@ class Case:
             record("EXIT"),
         )
         constants = struct.pack("<QQ", *buffers.va) + struct.pack("<QQQ", *self.bank)
-        result = run(code, launch(buffers, constants, (1,), (LANES,)))
+        result = run(code, launch(buffers, constants, (1,), (THREADS,), lanes=lanes))
         assert result.fault is None, result.fault
         return [(int(row[0]), int(row[1]), int(row[2])) for row in out]
 
@@ -142,7 +142,7 @@ class Case:
             return 0
         kind, value = self.sources[slot]
         if kind == uops.REG:
-            return self.lanes[lane][slot]
+            return self.lanes[lane][slot] if lane < THREADS else 0
         if kind == uops.CONST:
             return self.bank[slot]
         extends = kind == uops.IMM and self.flags & uops.SX_IMM and value >> 31
@@ -158,7 +158,7 @@ class Case:
         return Lane(a, b, c, p, p2, p3, self.held[lane], self.flags, self.mod, self.imm)
 
     def wanted(self) -> list[tuple[int, int, int]]:
-        return [self.after(lane, RULES[self.name](self.view(lane))) for lane in range(LANES)]
+        return [self.after(lane, RULES[self.name](self.view(lane))) for lane in range(THREADS)]
 
     def after(self, lane: int, outcome: Outcome) -> tuple[int, int, int]:
         """What a lane holds after an outcome."""

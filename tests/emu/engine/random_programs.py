@@ -1,15 +1,16 @@
 """Random micro-op programs over every operation, with launches of them: the same seed gives the same case.
 
 A program computes on registers 8-39 (pairs at even numbers), predicates 0-6 and uniform registers from 264, branches
-forwards inside BSSY regions, loops a few times, uses all memory spaces mostly within bounds, and stores every register
-at its end. Some cases fault on purpose; the fault is then part of what two cores must agree on.
+forwards (in warps of 32 lanes inside BSSY regions), loops a few times, uses all memory spaces mostly within bounds, and
+stores every register at its end. Some cases fault on purpose; the fault is then part of what two cores must agree on.
 """
 
 from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from uop_programs import Buffers, const, imm, launch, operands, program, reg
 from hcqrt.emu.engine import uops
 from hcqrt.emu.engine.launch import Launch
 from hcqrt.emu.engine.uops import CONST, FULL, IMM, REG, Program, record
+from hcqrt.emu.engine.verify import ONE_WORD
 
 FIRST_REGISTER, LAST_REGISTER = 8, 40
 BUFFER_WORDS = 4096
@@ -112,19 +114,26 @@ SPECS: dict[str, Spec] = {
 }
 CROSSING: dict[str, Spec] = {
     "BCAST": (1, "", 0, _none, _none),
-    "VOTE": (0, "", 0, _below(3), _none),
+    "VOTE": (0, "", 0, _below(3), _below(4)),
     "SHFL": (3, "", 0, _below(4), _none),
     "MATCH": (1, "", 0, _none, _none),
     "REDUX": (1, "", uops.SIGNED, _below(6), _none),
 }
-SPECIAL_REGISTERS = [n for n in range(30) if n != uops.SR_WARP_ID]
+LANE_MASKS = range(uops.SR_MASK_EQ, uops.SR_MASK_GE + 1)
+# blocks and threads of a launch by the lanes of a warp
+SHAPES = {
+    32: ((1, 32), (2, 32), (2, 70), (3, 48), (1, 96)),
+    64: ((1, 64), (2, 100), (3, 70), (2, 128), (1, 200)),
+    128: ((1, 128), (2, 100), (3, 70), (1, 250), (1, 160)),
+}
 
 
 class Writer:
     """Makes the records of one program."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, lanes: int):
         self.draw = random.Random(seed)
+        self.masks = lanes == 32  # whether a register holds the mask of a warp
         self.crossing = self.draw.random() < 0.5  # else nothing keeps the program from going wide
         self.ordered = self.crossing and self.draw.random() < 0.5  # with what only one warp after the other can do
         self.faulty = self.draw.random() < 0.1
@@ -189,8 +198,19 @@ class Writer:
         self.records.append(record(name, d=self.draw.randrange(264, 268), flags=FULL, mod=mod, **operands(*source)))
 
     def special_register(self) -> None:
-        choices = SPECIAL_REGISTERS if self.ordered else range(uops.SR_TID_X, uops.SR_NCTAID_Z + 1)
+        choices: Sequence[int] = range(uops.SR_TID_X, uops.SR_NCTAID_Z + 1)
+        if self.ordered:
+            choices = [n for n in range(30) if n != uops.SR_WARP_ID and (self.masks or n not in LANE_MASKS)]
         self.records.append(record("S2R", d=self._register(), imm=self.draw.choice(choices), **self._guard()))
+
+    def numbered(self) -> None:
+        """A register that a lane names by number: 8 to 23; in faulty programs some of them are refused."""
+        number = self._register()
+        self.records.append(record("LOP3", d=number, mod=0xC0, **operands(reg(self._register()), imm(15))))
+        last = FIRST_REGISTER + (13 if self.faulty else 20)
+        name = self.draw.choice(("RGET", "RPUT"))
+        fields = {"d": self._register(), "mod": FIRST_REGISTER | last << 16, "imm": FIRST_REGISTER}
+        self.records.append(record(name, **fields, **operands(reg(number), self._source(False)), **self._guard()))
 
     def memory(self) -> None:
         width = self.draw.randrange(7)
@@ -230,13 +250,13 @@ class Writer:
         """if / else around a few operations, joined by a barrier register, sometimes left by BREAK or EXIT."""
         self.depth += 1
         number = self.depth
-        self.records.append(record("BSSY", imm=number))
+        self.reconvergence("BSSY", number)
         fork = len(self.records)
         guard = {"guard": self.draw.randrange(7), "guard_neg": self.draw.randrange(2)}
         self.records.append(record("BRA", **guard))
         self.body(self.draw.randrange(1, 4))
         if self.draw.random() < 0.1:
-            self.records.append(record("BREAK", imm=number, **self._guard()))
+            self.reconvergence("BREAK", number, **self._guard())
         jump = len(self.records)
         self.records.append(record("BRA"))
         self.records[fork]["target"] = len(self.records)
@@ -244,26 +264,31 @@ class Writer:
         if self.draw.random() < 0.05:
             self.records.append(record("EXIT", guard=self.draw.randrange(7)))
         self.records[jump]["target"] = len(self.records)
-        self.records.append(record("BSYNC", imm=number))
+        self.reconvergence("BSYNC", number)
         self.depth -= 1
+
+    def reconvergence(self, name: str, number: int, **guard: int) -> None:
+        """Without barrier registers lanes join because the smallest position runs first."""
+        if self.masks:
+            self.records.append(record(name, imm=number, **guard))
 
     def loop(self) -> None:
         """A loop whose lanes leave after 1 to 4 turns, each by its own count in register 1."""
-        self.records.append(record("BSSY", imm=8 + self.depth))
+        self.reconvergence("BSSY", 8 + self.depth)
         self.records.append(record("LOP3", d=1, mod=0xC0, **operands(reg(self._register()), imm(3))))
         start = len(self.records)
         self.body(2)
         self.records.append(record("ADD3", d=1, **operands(reg(1), imm(-1))))
         self.records.append(record("ISETP", pd=6, mod=uops.C_GE, flags=uops.SIGNED, p=7, p_neg=0, **operands(reg(1))))
         self.records.append(record("BRA", guard=6, target=start))
-        self.records.append(record("BSYNC", imm=8 + self.depth))
+        self.reconvergence("BSYNC", 8 + self.depth)
 
     def rare(self) -> None:
         """The operations that move lanes without a region of their own."""
         name = self.draw.choice(("BCLR", "YIELD", "WARPSYNC", "BRX", "TRAP", "ILLEGAL"))
         if name == "BCLR":
-            self.records.append(record("BCLR", imm=15, **self._guard()))
-        elif name == "WARPSYNC" and self.depth == 0:
+            self.reconvergence("BCLR", 15, **self._guard())
+        elif name == "WARPSYNC" and self.depth == 0 and self.masks:
             self.records.append(record("WARPSYNC", **operands(imm(-1))))
         elif name == "BRX":
             target = 0x1000 + 16 * (len(self.records) + 3)
@@ -280,6 +305,8 @@ class Writer:
             kind = self.draw.random()
             if kind < 0.03:
                 self.rare()
+            elif kind < 0.05:
+                self.numbered()
             elif kind < 0.62:
                 self.operation(*self.draw.choice(list(SPECS.items())))
             elif kind < 0.80:
@@ -294,7 +321,7 @@ class Writer:
                 self.uniform()
             elif self.crossing and kind < 0.98:
                 names = list(CROSSING) if self.ordered else ["BCAST", "VOTE", "SHFL"]
-                name = self.draw.choice(names)
+                name = self.draw.choice([name for name in names if self.masks or name not in ONE_WORD])
                 self.operation(name, CROSSING[name])
             elif self.ordered:
                 self.atomic()
@@ -333,11 +360,11 @@ def random_words(draw: random.Random, count: int) -> np.ndarray[Any, np.dtype[np
     return np.array(values, np.uint32)
 
 
-def random_case(seed: int) -> tuple[Program, Callable[[], tuple[Launch, Buffers]]]:
+def random_case(seed: int, lanes: int = 32) -> tuple[Program, Callable[[], tuple[Launch, Buffers]]]:
     """A program and a function that makes a fresh launch of it: input, output (to be compared) and constants."""
     draw = random.Random(~seed)
-    blocks, threads = draw.choice(((1, 32), (2, 32), (2, 70), (3, 48), (1, 96)))
-    code = program(*Writer(seed).whole(threads))
+    blocks, threads = draw.choice(SHAPES[lanes])
+    code = replace(program(*Writer(seed, lanes).whole(threads)), patience=draw.choice((0, 0, 2, 50)))
     source = random_words(draw, BUFFER_WORDS)
     literals = random_words(draw, 32)
 
@@ -345,7 +372,7 @@ def random_case(seed: int) -> tuple[Program, Callable[[], tuple[Launch, Buffers]
         buffers = Buffers(source.copy(), np.zeros(4 * BUFFER_WORDS, np.uint32))
         constants = struct.pack("<QQ", *buffers.va) + bytes(16) + literals.tobytes()
         windows = {"shared_window_va": 0xFE000000, "local_window_va": 0xFF000000}
-        sizes = {"shared_bytes": SHARED_BYTES, "local_low_bytes": 512, "local_high_bytes": 64}
+        sizes = {"shared_bytes": SHARED_BYTES, "local_low_bytes": 512, "local_high_bytes": 64, "lanes": lanes}
         return launch(buffers, constants, (blocks,), (threads,), budget=400_000, **sizes, **windows), buffers
 
     return code, make

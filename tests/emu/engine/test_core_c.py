@@ -85,6 +85,9 @@ BAD = {
     "format": record("F2F", mod=uops.I8),
     "atomic": record("ATOM", mod=10),
     "prmt mode": record("PRMT", mod=7),
+    "word of a vote": record("VOTE", imm=4),
+    "register range upside down": record("RGET", mod=9 | 8 << 16),
+    "register range past the end": record("RPUT", mod=8 | uops.REGISTERS << 16),
 }
 
 

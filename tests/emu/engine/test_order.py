@@ -25,6 +25,13 @@ def core(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.fixture(params=uops.WAVES)
+def lanes(request: pytest.FixtureRequest) -> int:
+    """Of a warp, for what needs no mask of it in a register."""
+    found: int = request.param
+    return found
+
+
 def head() -> list[Any]:
     """R1 = thread, R2 = va of word 0, R4 = va of the thread's word, P0 = odd thread."""
     return [
@@ -56,7 +63,7 @@ def go(
     return direct(core)(program(*records), described), out
 
 
-def test_a_lock_passes_from_lane_to_lane(core: str) -> None:
+def test_a_lock_passes_from_lane_to_lane(core: str, lanes: int) -> None:
     """Each lane takes the lock in word 0, adds 1 to word 1 without any atomic, gives the lock back."""
     loop = len(head())
     records = [
@@ -70,8 +77,8 @@ def test_a_lock_passes_from_lane_to_lane(core: str) -> None:
         atomic(uops.AT_EXCH, imm(0)),
         record("EXIT"),
     ]
-    result, out = go(core, records, 2, 64, 2)
-    assert result.fault is None and out.tolist() == [0, 128]
+    result, out = go(core, records, 2, 80, 2, lanes=lanes)
+    assert result.fault is None and out.tolist() == [0, 160]
 
 
 def branch(even: list[Any], odd: list[Any], joined: list[Any]) -> list[Any]:
@@ -126,53 +133,59 @@ def test_a_mask_that_never_comes_together_is_a_deadlock(core: str) -> None:
     assert result.fault is not None and result.fault.kind == "deadlock"
 
 
-def test_barriers_of_different_numbers_are_kept_apart(core: str) -> None:
-    """Warps 0 and 1 meet at barrier 1, warps 2 and 3 at barrier 2: each pair counts its own 64 threads."""
+def test_barriers_of_different_numbers_are_kept_apart(core: str, lanes: int) -> None:
+    """Warps 0 and 1 meet at barrier 1, warps 2 and 3 at barrier 2: each pair counts its own threads."""
+    shift = (2 * lanes).bit_length() - 1
     records = [
         *head(),
-        record("SHF", d=9, flags=uops.RIGHT | uops.HI, **operands(None, imm(6), reg(1))),
+        record("SHF", d=9, flags=uops.RIGHT | uops.HI, **operands(None, imm(shift), reg(1))),
         record("ADD3", d=9, **operands(reg(9), imm(1))),
-        record("BAR", **operands(reg(9), imm(64))),
+        record("BAR", **operands(reg(9), imm(2 * lanes))),
         store(4, reg(9)),
         record("BAR"),
         record("EXIT"),
     ]
-    result, out = go(core, records, 128, 128)
-    assert result.fault is None and out.tolist() == [1] * 64 + [2] * 64
+    result, out = go(core, records, 4 * lanes, 4 * lanes, lanes=lanes)
+    assert result.fault is None and out.tolist() == [1] * 2 * lanes + [2] * 2 * lanes
 
 
-def test_who_arrives_does_not_wait(core: str) -> None:
+def test_who_arrives_does_not_wait(core: str, lanes: int) -> None:
     """Warp 0 stores, arrives at barrier 3 and ends; warp 1 waits there, then reads; a third warp is not concerned."""
-    first = [record("ISETP", pd=1, mod=uops.C_GE, **TRUE, **operands(reg(1), imm(32)))]
-    first += [record("ISETP", pd=2, mod=uops.C_GE, **TRUE, **operands(reg(1), imm(64)))]
+    first = [record("ISETP", pd=1, mod=uops.C_GE, **TRUE, **operands(reg(1), imm(lanes)))]
+    first += [record("ISETP", pd=2, mod=uops.C_GE, **TRUE, **operands(reg(1), imm(2 * lanes)))]
     at = len(head()) + len(first)
     records = [*head(), *first, record("EXIT", guard=2), record("BRA", guard=1, target=at + 5)]
-    records += [store(2, imm(5), space=uops.S_GLOBAL), record("BAR", mod=uops.BAR_ARRIVE, **operands(imm(3), imm(64)))]
+    records += [
+        store(2, imm(5), space=uops.S_GLOBAL),
+        record("BAR", mod=uops.BAR_ARRIVE, **operands(imm(3), imm(2 * lanes))),
+    ]
     records += [
         record("EXIT"),
-        record("BAR", **operands(imm(3), imm(64))),
+        record("BAR", **operands(imm(3), imm(2 * lanes))),
         load(9, 2),
         store(4, reg(9)),
         record("EXIT"),
     ]
-    result, out = go(core, records, 96, 96)
-    assert result.fault is None and out.tolist() == [5] + [0] * 31 + [5] * 32 + [0] * 32
+    result, out = go(core, records, 3 * lanes, 3 * lanes, lanes=lanes)
+    assert result.fault is None
+    assert out.tolist() == [5] + [0] * (lanes - 1) + [5] * lanes + [0] * lanes
 
 
-def test_the_budget_is_exact(core: str) -> None:
+def test_the_budget_is_exact(core: str, lanes: int) -> None:
     records = [*head(), store(4, reg(1)), record("EXIT")]
-    needed = len(records) * 64
+    threads = 2 * lanes
+    needed = len(records) * threads
     for blocks in (1, 3):
-        result, _ = go(core, records, 64, 64, blocks, budget=blocks * needed)
+        result, _ = go(core, records, threads, threads, blocks, budget=blocks * needed, lanes=lanes)
         assert (result.fault, result.instructions) == (None, blocks * needed)
-        result, _ = go(core, records, 64, 64, blocks, budget=blocks * needed - 1)
+        result, _ = go(core, records, threads, threads, blocks, budget=blocks * needed - 1, lanes=lanes)
         assert result.fault is not None
         assert (result.fault.kind, result.fault.pc) == ("budget", 0x1000 + 16 * (len(records) - 1))
-        assert result.fault.block == (blocks - 1, 0, 0) and result.fault.thread == (32, 0, 0)
-        assert result.instructions == blocks * needed - 32
+        assert result.fault.block == (blocks - 1, 0, 0) and result.fault.thread == (lanes, 0, 0)
+        assert result.instructions == blocks * needed - lanes
 
 
-def test_a_jump_through_a_register_goes_where_each_lane_says(core: str) -> None:
+def test_a_jump_through_a_register_goes_where_each_lane_says(core: str, lanes: int) -> None:
     at = len(head())
     jump = [
         record("SEL", d=10, p=0, p_neg=0, **operands(imm(0x1000 + 16 * (at + 5)), imm(0x1000 + 16 * (at + 3)))),
@@ -180,10 +193,10 @@ def test_a_jump_through_a_register_goes_where_each_lane_says(core: str) -> None:
         record("BRX", imm=0, **operands(reg(10))),
     ]
     ends = [store(4, imm(3)), record("EXIT"), store(4, imm(4)), record("EXIT")]
-    result, out = go(core, [*head(), *jump, *ends], 32)
-    assert result.fault is None and out.tolist() == [3, 4] * 16
+    result, out = go(core, [*head(), *jump, *ends], 100, 100, lanes=lanes)
+    assert result.fault is None and out.tolist() == [3, 4] * 50
     jump[2] = record("BRX", imm=8, **operands(reg(10)))
-    result, _ = go(core, [*head(), *jump, *ends], 32)
+    result, _ = go(core, [*head(), *jump, *ends], 100, 100, lanes=lanes)
     assert result.fault is not None
     assert (result.fault.kind, result.fault.pc) == ("illegal_instruction", 0x1000 + 16 * (at + 3) + 8)
 

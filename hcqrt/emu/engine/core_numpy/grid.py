@@ -63,7 +63,8 @@ class Grid:
         self.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
         self.constants = [(pointer, pointer + nbytes) for pointer, nbytes in launch.constants.values()]
         crosses = any(r.full or r.name in _CROSSING or r.space == uops.S_SHARED for r in self.records)
-        self.setting = Setting(self.records, launch, self.counter, program.entry, program.instruction_bytes, crosses)
+        of_program = (program.entry, program.instruction_bytes, program.patience)
+        self.setting = Setting(self.records, launch, self.counter, *of_program, crosses)
 
     def run(self) -> Result:
         retreat = _HULLS if self.blocks * self.warps > 1 and can_go_wide(self.records) else _NARROW

@@ -68,8 +68,19 @@ def _go(u: Unit, r: Rec, targets: Array) -> None:
     u.part()
     u.position[u.group] = r.index + 1
     u.position[lanes] = targets[lanes]
-    if back.any():
+    if back.any() and _turn_over(u):
         _switch(u, lanes[back])
+
+
+def _turn_over(u: Unit) -> bool:
+    """Whether lanes that branch backwards sit out the next choice. A wide run does not count for each of its warps."""
+    if u.wide:
+        return True
+    u.turns += 1
+    over = u.turns > u.patience
+    if over:
+        u.turns = 0
+    return over
 
 
 def _switch(u: Unit, lanes: Array) -> None:

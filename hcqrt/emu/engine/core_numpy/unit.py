@@ -48,6 +48,7 @@ class Setting:
     counter: Counter
     entry: int
     instruction_bytes: int
+    patience: int
     crosses_lanes: bool  # whether the program has operations over whole warps
 
 
@@ -58,7 +59,8 @@ class Unit:
     def __init__(self, setting: Setting, memory: Memory, coordinates: list[U32], live: Bool, wide: bool):
         self.n, self.wide = live.size, wide
         self.records, self.launch, self.counter = setting.records, setting.launch, setting.counter
-        self.instruction_bytes = setting.instruction_bytes
+        self.instruction_bytes, self.patience = setting.instruction_bytes, setting.patience
+        self.turns = 0  # branches backwards since lanes sat out for one
         self.wave = setting.launch.lanes  # of a warp
         self.block_lanes = -(-int(np.prod(setting.launch.block)) // self.wave) * self.wave
         self.block_slot: I64 = np.arange(self.n) // self.block_lanes  # of a wide run
