@@ -91,7 +91,7 @@ def read(view: View) -> Generation:
         if found is None:
             continue
         if found.arrays:
-            # CP_SET_PSEUDO_REG and CP_REG_WRITE's like repeat a group to the end of the packet: the first one is given.
+            # A packet that repeats a group of dwords up to its end (CP_SET_PSEUDO_REG): the first group is given.
             found.registers += [r for array in found.arrays for r in _repeated(name, array)]
         words, when, types = _words(name, found.registers, view)
         (made.packets if name in PACKETS else made.descriptors)[name] = words
@@ -140,7 +140,8 @@ def _words(
             if word.setdefault(entry.name, bits) != bits:
                 raise GeneratorError(f"{name} dword {register.offset}: {entry.name} lies in two places")
             known = when.setdefault(register.offset, {})
-            known[entry.name] = tuple(dict.fromkeys((*known.get(entry.name, ()), *condition)))
+            earlier = known.get(entry.name, condition)  # where it counts always in one place, it does in all
+            known[entry.name] = tuple(dict.fromkeys((*earlier, *condition))) if earlier and condition else ()
             typed = types.setdefault(register.offset, {})
             if entry.type and typed.setdefault(entry.name, entry.type) != entry.type:
                 raise GeneratorError(f"{name} dword {register.offset}: {entry.name} has two types")
@@ -153,9 +154,8 @@ def _without_empty(by_dword: dict[int, Any]) -> dict[int, Any]:
 
 
 def _always(view: View, condition: tuple[str, ...]) -> bool:
-    """Whether these are all the values of the enum that they are of."""
-    sets = [set(view.enum(name)) for name in view.database.enums]
-    return set(condition) in sets
+    """Whether these are all the values of an enum."""
+    return any(set(condition) == set(view.enum(name)) for name in view.database.enums)
 
 
 def _used_enums(made: Generation, database: Database) -> set[str]:

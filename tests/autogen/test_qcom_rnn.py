@@ -126,6 +126,25 @@ def test_words_of_a_packet_with_their_conditions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("variants", "when"),
+    [
+        (("FIRST", ""), {}),
+        (("", "FIRST"), {}),
+        (("FIRST", "NEXT"), {1: {"X": ("FIRST", "NEXT")}}),
+        (("FIRST", "TENTH,NEXT"), {}),  # all that this chip has
+    ],
+)
+def test_field_in_two_stripes(tmp_path: Path, variants: tuple[str, str], when: dict[int, Any]) -> None:
+    word = '<reg32 offset="1" name="1"><bitfield name="X" low="0" high="3"/></reg32>'
+    stripes = [f'<stripe varset="mode" variants="{v}">{word}</stripe>' if v else word for v in variants]
+    main = f'<import file="common.xml"/><domain name="P" width="32">{"".join(stripes)}</domain>'
+    seen = view(tmp_path, main)
+    found = seen.domain("P")
+    assert found is not None
+    assert adreno._words("P", found.registers, seen) == ({1: {"X": (3, 0, 0)}}, when, {})
+
+
+@pytest.mark.parametrize(
     ("main", "message"),
     [
         ('<import file="absent.xml"/>', "absent.xml"),
