@@ -103,7 +103,14 @@ def raw_descriptors(cp: CommandProcessor, kind: str, count: int) -> list[bytes]:
         origin = origins.get(index)
         if origin is not None and origin != base + index * nbytes:
             raise Refused(f"{what}: {kind} {index} was loaded from {origin:#x}, not from that table")
-    return [table.get(index) or cp.space.read(base + index * nbytes, nbytes) for index in range(count)]
+    return [table.get(index) or from_table(cp, kind, base + index * nbytes, nbytes) for index in range(count)]
+
+
+def from_table(cp: CommandProcessor, kind: str, va: int, nbytes: int) -> bytes:
+    """One that was not loaded ahead."""
+    raw = cp.space.read(va, nbytes)
+    cp.state.stale.loaded(va, raw, kind)
+    return raw
 
 
 def check_borders(cp: CommandProcessor, samplers: list[Sampler]) -> None:
