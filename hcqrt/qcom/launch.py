@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hcqrt.core.buffer import HCQBuffer
     from hcqrt.qcom.program import QCOMProgram
 
-DRIVER_PARAMS = struct.Struct("<12I20x")  # 64 bytes
+DRIVER_PARAMS = struct.Struct("<12I16x")  # 64 bytes
 
 
 class DispatchTemplate:
@@ -51,9 +51,8 @@ class DispatchTemplate:
     def patches(self, mv: memoryview, slot: int) -> Iterator[MemoryPatch]:
         """Stores of the shape's part of the slot."""
         if self.in_slot:
-            start = slot + self._prg.driver_offset
             for index, value in enumerate(self.driver_params()):
-                yield MemoryPatch(mv, start + 4 * index, "I", value, None)
+                yield MemoryPatch(mv, slot + 4 * index, "I", value, None)
 
     def slot_bytes(self) -> bytes:
         """The same as bytes, for a shape without symbols."""
@@ -73,7 +72,7 @@ class DispatchLaunch(PackedLaunch):
         queue = dev.compute_queue().wait(dev.timeline_signal, before).memory_barrier().q(*template.words(slot))
         queue.signal(dev.timeline_signal, value)
         self._packed = PackedQueue(queue, dev.channel, (slot, before, value), progress)
-        self._initial = prg.shader.block.ljust(prg.driver_offset, b"\0") + template.slot_bytes()
+        self._initial = template.slot_bytes() + prg.shader.block
         self._runs: list[tuple[int, Any, int, int]] = []  # (offset in the slot, pack_into, first and last argument)
 
     def _params(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> Sequence[Param]:
@@ -91,7 +90,8 @@ class DispatchLaunch(PackedLaunch):
             end = params[last - 1].offset + params[last - 1].size
             if last == len(params) or params[last].offset != end:
                 form = "".join(item_format(param) for param in params[first:last])
-                self._runs.append((params[first].offset, struct.Struct(f"<{form}").pack_into, first, last))
+                start = self._program.param_base + params[first].offset
+                self._runs.append((start, struct.Struct(f"<{form}").pack_into, first, last))
                 first = last
 
     def _pack(self, mv: memoryview, offset: int, va: int, value: int, args: Sequence[Any]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CODE_TAIL = 2 * CODE_UNIT  # zeros, which are nops, behind the code: instructions are fetched ahead
 SCALAR_BYTES, POINTER_BYTES = 4, 8
-UNLISTED_ROOM = 512  # bytes for arguments that a shader takes without listing them, beside those it reads
+UNLISTED_ROOM = 256  # bytes for arguments that a shader takes without listing them, beside those it reads
 TEMPLATES_MAX = 64
 DRIVER_PARAM_BYTES = 64
 
@@ -29,13 +29,12 @@ DRIVER_PARAM_BYTES = 64
 class QCOMProgram(HCQProgram):
     """A kernel of an OpenCL binary or of an ir3 shader, loaded to a device.
 
-    A slot of the kernel-argument ring holds the argument block, launch dimensions where the shader reads them, and a
+    A slot of the kernel-argument ring holds launch dimensions where the shader reads them, the argument block, and a
     table of descriptors each for images and textures. Constants and samplers, which never change, lie behind the code.
     """
 
     dev: QCOMDevice
     params: None
-    param_base = 0
 
     def __init__(self, dev: QCOMDevice, binary: bytes, name: str | None) -> None:
         super().__init__()
@@ -54,11 +53,12 @@ class QCOMProgram(HCQProgram):
             max_threads=chip.max_threads(shader.full_regs, shader.half_regs, shader.merged_regs),
         )
         room = len(shader.block) if shader.arguments is not None else len(shader.block) + UNLISTED_ROOM
+        self.param_base = DRIVER_PARAM_BYTES if shader.driver_params else 0
         self.block_bytes = align_up(room, VEC4) if shader.ranges else 0
-        self.driver_offset = self.block_bytes
-        self.images_offset = align_up(self.driver_offset + (DRIVER_PARAM_BYTES if shader.driver_params else 0), 64)
+        self.images_offset = align_up(self.param_base + self.block_bytes, image.DESCRIPTOR_BYTES)
         self.textures_offset = self.images_offset + image.DESCRIPTOR_BYTES * shader.images
         self.slot_bytes = align_up(self.textures_offset + image.DESCRIPTOR_BYTES * len(shader.textures), 256) or 256
+        self.initial = bytes(self.param_base) + shader.block
         self.scratch_va = dev.scratch_va(self.private.total) if self.private.total else 0
         self._memory = dev.load_code(self._lay_out(shader))
         dev.own(self)
@@ -211,7 +211,7 @@ class QCOMProgram(HCQProgram):
         loads += [(base + offset, first, vectors) for offset, first, vectors in self._constants]
         if shader.driver_params is not None:
             params = shader.driver_params
-            loads.append((slot_va + self.driver_offset, params.offset // VEC4, params.nbytes // VEC4))
+            loads.append((slot_va, params.offset // VEC4, params.nbytes // VEC4))
         return Place(
             code=base,
             private=self.scratch_va,
@@ -228,7 +228,7 @@ class QCOMProgram(HCQProgram):
         self.check_buffers(bufs)
         plain, descriptors = self.split(bufs)
         with self.dev.lock:
-            args = CLikeArgsState(self, self.dev.kernargs, self.slot_bytes, plain, vals, self.shader.block)
+            args = CLikeArgsState(self, self.dev.kernargs, self.slot_bytes, plain, vals, self.initial)
             tables = b"".join(descriptors)
             start = args.offset + self.images_offset
             args.mv[start : start + len(tables)] = tables
