@@ -21,6 +21,7 @@ TINYGRAD_VENV = ROOT / ".venv-tinygrad"
 ROWS = "a_launch_call_4bufs,b_,d_copyin_32x64B_control_only,e_per_exec"
 RATIOS = ("launch", "resubmit_0", "resubmit_8", "resubmit_64", "exec", "copyin_control")
 TURNS = 5
+KINDS = ("NV", "QCOM")
 
 
 def tinygrad_python() -> Path:
@@ -34,11 +35,19 @@ def tinygrad_python() -> Path:
     return python
 
 
-def theirs(python: Path, runs: int) -> dict[str, float]:
+def run_json(*command: str) -> Any:
+    """What a program prints, in a process of its own."""
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def theirs(kind: str, python: Path, runs: int) -> dict[str, float]:
     """tinygrad's microseconds of CPU time per operation, by our names."""
-    command = [str(python), str(ROOT / "bench" / "tinygrad_hcq.py"), "--json", "--runs", str(runs), "--only", ROWS]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["results"]
-    cpu = {name: row["cpu_us_median"] for name, row in found.items()}
+    if kind == "QCOM":
+        found: dict[str, float] = run_json(str(python), str(ROOT / "bench" / "tinygrad_qcom.py"), "--runs", str(runs))
+        return found
+    script = str(ROOT / "bench" / "tinygrad_hcq.py")
+    rows = run_json(str(python), script, "--json", "--runs", str(runs), "--only", ROWS)["results"]
+    cpu = {name: row["cpu_us_median"] for name, row in rows.items()}
     result = {"launch": cpu["a_launch_call_4bufs"], "exec": cpu["e_per_exec"]}
     for changed in (0, 8, 64):
         result[f"resubmit_{changed}"] = (
@@ -48,27 +57,38 @@ def theirs(python: Path, runs: int) -> dict[str, float]:
     return result
 
 
-def ours(runs: int) -> dict[str, float]:
+def ours(kind: str, runs: int) -> dict[str, float]:
     """Our microseconds, in a process of its own as theirs are."""
-    command = [sys.executable, __file__, "--hot-paths-only", "--runs", str(runs)]
-    result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    result: dict[str, float] = run_json(sys.executable, __file__, "--hot-paths-only", kind, "--runs", str(runs))
     return result
 
 
-def engine_ns() -> dict[str, float | None]:
+def engine_ns() -> dict[str, dict[str, float | None]]:
     """Nanoseconds per executed thread-instruction on a vector add; None for a core that is not built."""
     from engine_speed import vector_add_ns
 
-    return {core: vector_add_ns(core) for core in ("c", "numpy")}
+    return {kind: {core: vector_add_ns(kind, core) for core in ("c", "numpy")} for kind in KINDS}
 
 
-def compare(turns: int, runs: int) -> tuple[dict[str, float], dict[str, float]]:
+def compare(kind: str, turns: int, runs: int) -> tuple[dict[str, float], dict[str, float]]:
     """Medians of our figures, and of theirs over ours, from runs in turns."""
     python = tinygrad_python()
-    pairs = [(ours(runs), theirs(python, runs)) for _ in range(turns)]
+    pairs = [(ours(kind, runs), theirs(kind, python, runs)) for _ in range(turns)]
     figures = {name: statistics.median(mine[name] for mine, _ in pairs) for name in pairs[0][0]}
     ratios = {name: statistics.median(other[name] / mine[name] for mine, other in pairs) for name in RATIOS}
     return figures, ratios
+
+
+def show(report: dict[str, Any]) -> None:
+    for kind in report["us"]:
+        for name, value in report["us"][kind].items():
+            ratio = (
+                f"  {report['ratio'][kind][name]:6.1f} times cheaper than tinygrad 0.11.0" if "ratio" in report else ""
+            )
+            print(f"{kind:5}{name:16} {value:8.2f} us{ratio}")
+    for kind, cores in report["engine_ns"].items():
+        for core, ns in cores.items():
+            print(f"{kind:5}engine {core:9} {'not built' if ns is None else f'{ns:8.2f} ns per thread-instruction'}")
 
 
 def main() -> int:
@@ -77,30 +97,28 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--hot-paths-only", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--device", action="append", choices=KINDS, help="default: each kind")
+    parser.add_argument("--hot-paths-only", choices=KINDS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.hot_paths_only:
         from hot_paths import HotPaths
 
-        paths = HotPaths()
+        paths = HotPaths(args.hot_paths_only)
         print(json.dumps(paths.measure(args.runs)))
         paths.close()
         return 0
     start = time.monotonic()
-    report: dict[str, Any] = {}
-    if args.against_tinygrad:
-        report["us"], report["ratio"] = compare(max(TURNS, args.turns), args.runs)
-    else:
-        report["us"] = ours(args.runs)
+    report: dict[str, Any] = {"us": {}}
+    for kind in args.device or KINDS:
+        if args.against_tinygrad:
+            report["us"][kind], report.setdefault("ratio", {})[kind] = compare(kind, max(TURNS, args.turns), args.runs)
+        else:
+            report["us"][kind] = ours(kind, args.runs)
     report["engine_ns"] = engine_ns()
     if args.json:
         print(json.dumps(report, indent=1))
         return 0
-    for name, value in report["us"].items():
-        ratio = f"  {report['ratio'][name]:6.1f} times cheaper than tinygrad 0.11.0" if "ratio" in report else ""
-        print(f"{name:16} {value:8.2f} us{ratio}")
-    for core, ns in report["engine_ns"].items():
-        print(f"engine {core:9} {'not built' if ns is None else f'{ns:8.2f} ns per thread-instruction'}")
+    show(report)
     print(f"{time.monotonic() - start:.0f} s")
     return 0
 

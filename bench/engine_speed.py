@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import hcqrt
 from hcqrt.emu.engine import run
@@ -10,21 +11,34 @@ from hcqrt.emu.system import EmulatedSystem
 from hcqrt.tools.check_frame import shipped_kernel
 
 N = 1 << 20
+CHIPS = {"NV": "sm_86", "QCOM": "a630"}
 
 
-def vector_add_ns(core: str, runs: int = 5) -> float | None:
+def machine(kind: str, core: str) -> EmulatedSystem:
+    """A machine with one GPU whose launches run on `core`."""
+    system = EmulatedSystem(nv=[CHIPS[kind]]) if kind == "NV" else EmulatedSystem(qcom=CHIPS[kind])
+
+    def launch(job: Any) -> Any:
+        return run.launch(job, core)
+
+    if kind == "NV":
+        system.drivers[0].boards[0].gpu.engines.launch = launch
+    else:
+        system.drivers[0].gpu.launch = launch
+    return system
+
+
+def vector_add_ns(kind: str, core: str, runs: int = 5) -> float | None:
     """Least nanoseconds per executed thread-instruction; None when the core is not built."""
     if core not in run.available_cores():
         return None
-    system = EmulatedSystem(nv=["sm_86"])
-    for board in system.drivers[0].boards:
-        board.gpu.engines.launch = lambda job: run.launch(job, core)
+    system = machine(kind, core)
     best = None
-    with hcqrt.open_device("NV", system) as dev:
+    with hcqrt.open_device(kind, system) as dev:
         bufs = [dev.alloc(4 * N) for _ in range(3)]
         for buf in bufs:
             buf.fill(0)
-        prg = dev.program(shipped_kernel("sm_86", "vector_add"))
+        prg = dev.program(shipped_kernel(CHIPS[kind], "vector_add"))
         for _ in range(runs + 1):
             dev.synchronize()
             before = system.stats()["instructions"]

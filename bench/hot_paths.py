@@ -8,34 +8,57 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kernels_for_bench import with_pointers
+
 import hcqrt
+from hcqrt.autogen.qcom.kgsl_ioctls import GPUOBJ_SYNC
 from hcqrt.core.buffer import HCQBuffer
 from hcqrt.emu.system import EmulatedSystem
 from hcqrt.tools.check_frame import shipped_kernel
 
-ARCH = "sm_86"
+CHIPS = {"NV": "sm_86", "QCOM": "a630"}
 GRID, BLOCK = (64, 1, 1), (256, 1, 1)
 
 
 class RetireAtOnce:
-    """A doorbell whose ring retires everything: the GPU side costs nothing, as in the bench it is compared with."""
+    """What a submission reaches last: the GPU side costs nothing, as in the bench it is compared with."""
 
-    def __init__(self, fifo: Any) -> None:
-        self.fifo = fifo
-        self.memory, self.index = fifo.progress.place
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self.memory, self.index = channel.progress.place
 
     def __setitem__(self, index: int, token: int) -> None:
-        self.memory[self.index] = self.fifo.submitted
+        """A doorbell: the submission is counted already."""
+        self.memory[self.index] = self.channel.submitted
+
+    def __call__(self, request: int, argument: int) -> int:
+        """An ioctl: the submission is counted when it returns."""
+        self.memory[self.index] = self.channel.submitted + 1
+        return 0
 
 
-def open_device() -> Any:
-    """A device on the emulated driver; once it is open its doorbells retire at once."""
-    dev = hcqrt.open_device("NV", EmulatedSystem(nv=[ARCH]))
+def open_nv() -> Any:
+    dev = hcqrt.open_device("NV", EmulatedSystem(nv=[CHIPS["NV"]]))
     dev.synchronize()
     for fifo in (dev.compute_fifo, dev.copy_fifo):
         fifo.wait_progress(fifo.submitted)
         fifo._doorbell = RetireAtOnce(fifo)
     return dev
+
+
+def open_qcom() -> Any:
+    dev = hcqrt.open_device("QCOM", EmulatedSystem(qcom=CHIPS["QCOM"]))
+    dev.synchronize()
+    dev.channel.wait_progress(dev.channel.submitted)
+    dev.channel._ioctl = RetireAtOnce(dev.channel)
+    real = dev.kgsl.fd.ioctl
+    # cache maintenance costs nothing either
+    dev.kgsl.fd.ioctl = lambda request, place: 0 if request == GPUOBJ_SYNC.request else real(request, place)
+    return dev
+
+
+# An open device on the emulated driver whose submissions from now on retire at once.
+OPEN = {"NV": open_nv, "QCOM": open_qcom}
 
 
 def timed(work: Callable[[int], None], count: int, runs: int) -> float:
@@ -55,10 +78,10 @@ def timed(work: Callable[[int], None], count: int, runs: int) -> float:
 class HotPaths:
     """One device and what its loops need."""
 
-    def __init__(self) -> None:
-        self.dev = open_device()
+    def __init__(self, kind: str) -> None:
+        self.dev = OPEN[kind]()
         # a kernel with four pointers, as the launch it is compared with has
-        self.prg = self.dev.program(four_pointer_kernel())
+        self.prg = self.dev.program(with_pointers(shipped_kernel(CHIPS[kind], "vector_add"), kind, 4))
         self.bufs = [self.dev.alloc(4096) for _ in range(4)]
 
     def retire(self) -> None:
@@ -149,10 +172,3 @@ class HotPaths:
     def close(self) -> None:
         self.retire()
         self.dev.close()
-
-
-def four_pointer_kernel() -> bytes:
-    """The shipped vector add takes three pointers and a count; the bench launches with four pointers of 8 bytes."""
-    from kernels_for_bench import with_pointers
-
-    return with_pointers(shipped_kernel(ARCH, "vector_add"), 4)
