@@ -145,10 +145,10 @@ class Kgsl:
         return self.call("context_create", flags=flags)["id"]
 
     def command_fields(
-        self, context: int, ibs: Sequence[tuple[int, int]], flags: int = 1, **more: int
+        self, context: int, ibs: Sequence[tuple[int, int]], ib_flags: int = 1, **more: int
     ) -> dict[str, int]:
         """Fields of GPU_COMMAND for command buffers given as (va, bytes)."""
-        raw = b"".join(struct.pack("<QQQII", 0, va, nbytes, flags, 0) for va, nbytes in ibs)
+        raw = b"".join(struct.pack("<QQQII", 0, va, nbytes, ib_flags, 0) for va, nbytes in ibs)
         fields = {"context": context, "numcmds": len(ibs)}
         if ibs:
             fields |= {"cmdlist": self.pointer(f"{len(raw)}s", raw), "cmdsize": 32}

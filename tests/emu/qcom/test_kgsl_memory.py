@@ -251,7 +251,7 @@ def test_what_lives_is_listed_with_its_maker(kgsl: Kgsl) -> None:
 
 
 def test_the_gpu_cannot_write_read_only_memory(kgsl: Kgsl) -> None:
-    number, va, view = kgsl.memory(PAGE, GPU_READ_ONLY)
+    _, va, view = kgsl.memory(PAGE, GPU_READ_ONLY)
     view.view(fmt="I")[0] = 42
     stream, context = Stream(kgsl), kgsl.context()
     kgsl.submit(context, stream.copy(va, stream.data_va))

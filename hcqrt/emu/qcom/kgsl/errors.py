@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import NoReturn
 
 ENOTSUPP = 524  # kernel-internal "not supported"; some paths of KGSL hand it out as it is
@@ -10,5 +9,4 @@ ENOTSUPP = 524  # kernel-internal "not supported"; some paths of KGSL hand it ou
 
 def refuse(number: int, why: str) -> NoReturn:
     """Fail the ioctl at hand with errno `number`; `why` ends up in `last_refusal`."""
-    name = os.strerror(number) if number != ENOTSUPP else "Unknown error 524"
-    raise OSError(number, f"{name}; {why}")
+    raise OSError(number, why)
