@@ -11,13 +11,14 @@ import numpy as np
 from hcqrt.emu.engine import uops
 from hcqrt.emu.engine.front_end import FrontEnd
 from hcqrt.emu.engine.launch import Launch
+from hcqrt.emu.engine.lower_ir3.front_end import Ir3FrontEnd
 from hcqrt.emu.engine.lower_sass.front_end import SassFrontEnd
 from hcqrt.emu.engine.uops import NUMBERS, Program, record
 from hcqrt.emu.engine.verify import verify
 from hcqrt.emu.memory import MmuFault
 from hcqrt.errors import HCQError
 
-FRONT_ENDS: dict[str, FrontEnd] = {"sass": SassFrontEnd()}
+FRONT_ENDS: dict[str, FrontEnd] = {"sass": SassFrontEnd(), "ir3": Ir3FrontEnd()}
 CHUNK_BYTES = 4096
 KEPT_PROGRAMS = 256
 BRA, BRX, EXIT, TRAP, ILLEGAL = (NUMBERS[name] for name in ("BRA", "BRX", "EXIT", "TRAP", "ILLEGAL"))

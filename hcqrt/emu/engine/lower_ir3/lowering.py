@@ -1,0 +1,306 @@
+"""One ir3 instruction on its way to records: operands become sources and targets, handlers emit micro-ops.
+
+Engine registers: full rN.c at 4N + c, where r48 and up (one value per wave) are splats and a0, a1 lie at their own
+numbers; half hrN.c at HALF_BASE + 4N + c, a value in the low 16 bits and zeros above, always. With a merged file a
+half register is a half of a full one instead: read by extracting, written by inserting. p0.c is predicate c.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from ....isa.ir3 import FLOAT_TABLE, Const, FloatImm, Imm, Instruction, Operand, Reg, Relative
+from .. import uops as u
+from ..launch import Ir3Setup
+from ..lowering import ALWAYS, ZERO, Emitter, LoweringError, PredSource, Source, immediate, register
+
+HALF_BASE = 256
+SCRATCH = range(480, 509)  # a record's register number is at most 508
+SHARED = range(0xC0, 0xE0)
+A0, A1, FIRST_PREDICATE = 0xF4, 0xF5, 0xF8
+PREDICATES = range(FIRST_PREDICATE, FIRST_PREDICATE + 4)
+EXCLUDED = 4  # engine predicate: this fibre takes no part since predt or predf
+CONST_FILE, TEXTURES, IMAGES, UBOS = range(4)  # banks of a launch
+HALF_MASK, HALF_SIGN = 0xFFFF, 0x8000
+A_AND_B, A_AND_NOT_B, A_XOR_B = 0xC0, 0x30, 0x3C  # LOP3 tables
+LOW_HALF, HIGH_HALF = 0x4410, 0x4432  # PRMT selectors with a zero third operand
+INSERT = (0x7610, 0x1054)  # a's low half into c's low or high one
+FLOAT, INTEGER, BITS = "float", "integer", "bits"  # what an opcode takes its operands for
+
+
+class Lowering(Emitter[Operand]):
+    """`predicated`: the instruction may run between predt or predf and prede, so excluded fibres must sit it out."""
+
+    scratch_registers = SCRATCH
+
+    def __init__(self, instruction: Instruction, pc: int, setup: Ir3Setup, predicated: bool) -> None:
+        i = instruction
+        where = f"a{i.gen}xx instruction {i.opcode} (category {i.category}) at pc {pc:#x}"
+        super().__init__(i.mods, i.args, where, pc, (EXCLUDED, True) if predicated else ALWAYS)
+        self.instruction = instruction
+        self.setup = setup
+        self._later: list[Callable[[], None]] = []
+
+    def finish(self) -> None:
+        """What must come last: results on their way to where they belong."""
+        while self._later:
+            self._later.pop()()
+        super().finish()
+
+    def number(self, name: str) -> int:
+        """Take a modifier that is a number."""
+        value = self._mods.pop(name, None)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.refuse(f"modifier {name} = {value!r} is no number")
+        return value
+
+    # registers
+
+    def full(self, number: int, words: int = 1) -> int:
+        """The engine's number of a full register, or of the first of several."""
+        last = number + words - 1
+        if number in SHARED and last in SHARED:
+            return number
+        if last >= 4 * self.setup.full_regs:
+            raise self.refuse(f"r{last >> 2}.{'xyzw'[last & 3]}: the program has {self.setup.full_regs} full vectors")
+        return number
+
+    def half(self, number: int) -> int:
+        """The engine's number of a half register of a split file."""
+        if number not in SHARED and number >= 4 * self.setup.half_regs:
+            raise self.refuse(
+                f"hr{number >> 2}.{'xyzw'[number & 3]}: the program has {self.setup.half_regs} half vectors"
+            )
+        return HALF_BASE + number
+
+    def merged(self, number: int) -> int:
+        """The full register that a half one is part of, in a merged file."""
+        if number in SHARED:
+            raise self.refuse(f"hr{number >> 2}: where shared halves lie in a merged file is not known")
+        return self.full(number >> 1)
+
+    def read(self, reg: Reg) -> Source:
+        """A register's value; of a half one zero-extended."""
+        if reg.neg or reg.abs:
+            raise AssertionError("modifiers of a plain register")
+        if not reg.half:
+            return register(self.full(reg.number))
+        if not self.setup.merged:
+            return register(self.half(reg.number))
+        d, value = self.temporary()
+        selector = (LOW_HALF, HIGH_HALF)[reg.number & 1]
+        self.emit("PRMT", d, register(self.merged(reg.number)), immediate(selector), ZERO)
+        return value
+
+    # sources
+
+    def value(self, name: str, kind: str) -> Source:
+        """The operand as it lies in its register, zero-extended; its `neg` and `abs` are left to the caller."""
+        operand = self.arg(name)
+        source = self.bare(operand, kind)
+        assert isinstance(operand, (Reg, Const, Relative, Imm, FloatImm))
+        return source._replace(neg=operand.neg, abs=operand.abs)
+
+    def bare(self, operand: Operand, kind: str) -> Source:
+        """As `value`, without its modifiers."""
+        if isinstance(operand, Reg):
+            if operand.number in PREDICATES or operand.number in (A0, A1):
+                raise self.refuse(f"operand {operand!r}: reading it as a value is not implemented")
+            return self.read(Reg(operand.number, operand.half))
+        if isinstance(operand, Const):
+            return self._constant(operand, kind)
+        if isinstance(operand, Relative):
+            return self._relative(operand, kind)
+        if isinstance(operand, Imm):
+            return immediate(operand.value & (HALF_MASK if operand.half else 0xFFFFFFFF))
+        if isinstance(operand, FloatImm):
+            (bits,) = struct.unpack("<H" if operand.half else "<I", struct.pack(
+                "<e" if operand.half else "<f", FLOAT_TABLE[operand.index]))  # fmt: skip
+            return immediate(bits)
+        raise self.refuse(f"operand {operand!r} is no value")
+
+    def _constant(self, operand: Const, kind: str) -> Source:
+        if not operand.half:
+            return Source(u.CONST, CONST_FILE << 16 | 4 * operand.number)
+        if self.setup.constant_demotion:
+            return self.demoted(Source(u.CONST, CONST_FILE << 16 | 4 * operand.number), kind)
+        d, value = self.temporary()
+        selector = (LOW_HALF, HIGH_HALF)[operand.number & 1]
+        self.emit("PRMT", d, Source(u.CONST, CONST_FILE << 16 | 4 * (operand.number >> 1)), immediate(selector), ZERO)
+        return value
+
+    def demoted(self, word: Source, kind: str) -> Source:
+        """A 32-bit constant as a half: converted for float operations, else its low 16 bits."""
+        d, value = self.temporary()
+        if kind == FLOAT:
+            self.emit("F2F", d, word, flags=u.FTZ, mod=u.F16 | u.F32 << u.FORMAT_SHIFT)
+            return self.flushed(value)
+        self.emit("LOP3", d, word, immediate(HALF_MASK), mod=A_AND_B)
+        return value
+
+    def _relative(self, operand: Relative, kind: str) -> Source:
+        if not operand.const:
+            return self._relative_register(operand)
+        small = operand.half and not self.setup.constant_demotion
+        (to_at, at), (d, value) = self.temporary(), self.temporary()
+        self.emit("MAD", to_at, register(A0), immediate(2 if small else 4))
+        width, imm = (u.W_U16, 2 * operand.offset) if small else (u.W_32, 4 * operand.offset)
+        self.emit("LD", d, at, ZERO, immediate(CONST_FILE), imm=imm, width=width, space=u.S_CONST)
+        return self.demoted(value, kind) if operand.half and not small else value
+
+    def _relative_register(self, operand: Relative) -> Source:
+        d, value = self.temporary()
+        base, mod = self._relative_range(operand)
+        self.emit("RGET", d, register(A0), imm=base + operand.offset, mod=mod)
+        return value
+
+    def _relative_range(self, operand: Relative) -> tuple[int, int]:
+        """First register of the file, and the range that RGET and RPUT may choose from."""
+        if operand.half and self.setup.merged:
+            raise self.refuse(
+                f"operand {operand!r}: a half register chosen by a0.x in a merged file is not implemented"
+            )
+        base = HALF_BASE if operand.half else 0
+        vectors = self.setup.half_regs if operand.half else self.setup.full_regs
+        if not vectors:
+            raise self.refuse(f"operand {operand!r}: the program has no such registers")
+        return base, base | (base + 4 * vectors - 1) << 16
+
+    def flushed(self, value: Source) -> Source:
+        """A half float with denormals as zeros: x + -0 with FTZ; the upper half stays zero."""
+        d, flushed = self.temporary()
+        self.emit("HADD2", d, value, immediate(HALF_SIGN), flags=u.FTZ)
+        return flushed
+
+    def is_half(self, name: str) -> bool:
+        return bool(getattr(self._args.get(name), "half", False))
+
+    def floating(self, name: str) -> Source:
+        """A float source. Modifiers of full ones become flags, those of half ones are applied to the bits."""
+        half = self.is_half(name)
+        source = self.value(name, FLOAT)
+        return self.signed_bits(source, HALF_SIGN) if half else source
+
+    def signed_bits(self, source: Source, sign: int) -> Source:
+        """`abs`, then `neg` of a float, on its sign bit."""
+        for wanted, table in ((source.abs, A_AND_NOT_B), (source.neg, A_XOR_B)):
+            if wanted:
+                d, changed = self.temporary()
+                self.emit("LOP3", d, source._replace(neg=False, abs=False), immediate(sign), mod=table)
+                source = changed._replace(neg=source.neg and table == A_AND_NOT_B)
+        return source
+
+    def integer(self, name: str, signed: bool = False) -> Source:
+        """An integer source with its sign or magnitude taken; `signed`: a half one is extended by its sign."""
+        half = self.is_half(name)
+        source = self.value(name, INTEGER)
+        plain = source._replace(neg=False, abs=False)
+        if half and (signed or source.abs):
+            d, extended = self.temporary()
+            self.emit("SGXT", d, plain, immediate(16), flags=u.SIGNED)
+            plain = extended
+        if source.abs:
+            d, magnitude = self.temporary()
+            self.emit("IABS", d, plain)
+            plain = magnitude
+        if source.neg:
+            d, negative = self.temporary()
+            self.emit("ADD3", d, plain._replace(inv=True), imm=1)
+            plain = negative
+            if half and not signed:  # an unsigned half stays one
+                d, narrow = self.temporary()
+                self.emit("LOP3", d, plain, immediate(HALF_MASK), mod=A_AND_B)
+                plain = narrow
+        return plain
+
+    def bits(self, name: str) -> Source:
+        """A source of a bit operation; `neg` means `not`, and a half one keeps its zeros above."""
+        mask = HALF_MASK if self.is_half(name) else 0xFFFFFFFF
+        source = self.value(name, BITS)
+        if source.abs:
+            raise self.refuse(f"operand {name}: a magnitude of bits")
+        plain = source._replace(neg=False)
+        if not source.neg:
+            return plain
+        d, inverted = self.temporary()
+        self.emit("LOP3", d, immediate(mask), plain, mod=A_AND_NOT_B)
+        return inverted
+
+    def plain(self, name: str, kind: str = BITS) -> Source:
+        """A source that may have no modifier."""
+        source = self.value(name, kind)
+        if source.neg or source.abs:
+            raise self.refuse(f"operand {name}: neg or abs is not implemented")
+        return source
+
+    # results
+
+    def target(self, operand: Operand) -> int:
+        """Where to write a result; what must follow to bring it to its place runs in `finish`.
+
+        Only the last record of a handler may write it, for it may be one of the sources.
+        """
+        if isinstance(operand, Relative):
+            return self._relative_target(operand)
+        if not isinstance(operand, Reg):
+            raise self.refuse(f"operand {operand!r} is no destination")
+        if operand.number in PREDICATES:
+            d, value = self.temporary()
+            component = operand.number - FIRST_PREDICATE
+            self._later.append(lambda: self.emit("ISETP", u.NO_REG, value, ZERO, mod=u.C_NE, p=ALWAYS, pd=component))
+            return d
+        if operand.half and self.setup.merged:
+            d, value = self.temporary()
+            place = self.merged(operand.number)
+            selector = immediate(INSERT[operand.number & 1])
+            self._later.append(lambda: self.emit("PRMT", place, value, selector, register(place)))
+            return d
+        place = self.half(operand.number) if operand.half else self.full(operand.number)
+        if operand.number not in SHARED:
+            return place
+        d, value = self.temporary()
+        self._later.append(lambda: self.emit("BCAST", place, value, flags=u.FULL))
+        return d
+
+    def _relative_target(self, operand: Relative) -> int:
+        d, value = self.temporary()
+        base, mod = self._relative_range(operand)
+        self._later.append(lambda: self.emit("RPUT", u.NO_REG, register(A0), value, imm=base + operand.offset, mod=mod))
+        return d
+
+    def mark(self) -> tuple[int, int, int]:
+        """Where one of several results begins, for `settle`."""
+        return len(self._later), self._scratch, self._scratch_pred
+
+    def settle(self, mark: tuple[int, int, int]) -> None:
+        """Bring what was written since `mark` to its place; its scratch registers are free again."""
+        later, self._scratch, self._scratch_pred = mark
+        for action in reversed(self._later[later:]):
+            action()
+        del self._later[later:]
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Run `action` when the handler is done, before what targets asked for earlier."""
+        self._later.append(action)
+
+
+Handler = Callable[[Lowering], None]
+HANDLERS: dict[str, Handler] = {}
+
+
+def lowers(*opcodes: str) -> Callable[[Handler], Handler]:
+    def known(handler: Handler) -> Handler:
+        for opcode in opcodes:
+            if opcode in HANDLERS:
+                raise AssertionError(f"{opcode} is lowered twice")
+            HANDLERS[opcode] = handler
+        return handler
+
+    return known
+
+
+__all__ = [
+    "ALWAYS", "BITS", "FLOAT", "HANDLERS", "INTEGER", "ZERO", "Handler", "Lowering", "LoweringError", "PredSource",
+    "Source", "immediate", "lowers", "register",
+]  # fmt: skip
