@@ -217,13 +217,13 @@ class KgslClient:
 
     def timestamp_event(self, context: int, timestamp: int) -> int:
         """A sync file that becomes readable when the timestamp has retired; the caller closes it with os.close."""
-        fence = structs.kgsl_timestamp_event_fence(fd=-1)
+        fence = structs.kgsl_timestamp_event_fence(fence_fd=-1)
         ioctls.TIMESTAMP_EVENT(
             self.fd, type=consts.KGSL_TIMESTAMP_EVENT_FENCE, timestamp=timestamp, context_id=context,
             priv=ctypes.addressof(fence), len=ctypes.sizeof(fence), hint=f"context {context}, timestamp {timestamp}",
         )  # fmt: skip
-        os.set_inheritable(fence.fd, False)
-        return int(fence.fd)
+        os.set_inheritable(fence.fence_fd, False)
+        return int(fence.fence_fd)
 
     # faults
 
