@@ -112,7 +112,7 @@ def dispatch(
 class Bench:
     """One GPU, its memory, and a clock that moves by 1000 ns each time it is read."""
 
-    def __init__(self, chip: str = "a630", *, real: bool = False, **options: Any) -> None:
+    def __init__(self, chip: str = "a630", **options: Any) -> None:
         self.memory = PhysicalMemory(Libc(), "bench", 1 << 30)
         self.space = GpuAddressSpace()
         self.now_ns = 10_000_000_000
@@ -120,8 +120,7 @@ class Bench:
         self.faults: list[GpuFault] = []
         self.launches: list[Launch] = []
         self.on_launch: Callable[[Launch], Result] = lambda launch: Result(64)
-        if not real:
-            options["launch"] = self.launch
+        options.setdefault("launch", self.launch)
         self.gpu = Gpu(CHIPS[chip], self.clock_ns, refuse=self.refused.append, **options)
         for va in (COMMAND_VA, CODE_VA, CONST_VA, OUT_VA, IN_VA, SIGNAL_VA):
             self.map(va, 64 * KIB)
