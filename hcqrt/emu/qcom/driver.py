@@ -89,6 +89,12 @@ class QcomDriver:
         self._current = context
         return switched
 
+    def forget(self, context: KgslContext) -> None:
+        """It was destroyed."""
+        if self._current is context:
+            self._current = None
+        self.release_constraint(context)
+
     # power
 
     def apply_constraint(self, context: KgslContext) -> None:
@@ -97,7 +103,7 @@ class QcomDriver:
             self._constrained = context
             self.show_clock(MAX_LEVEL if context.constraint else MIN_LEVEL)
 
-    def release_constraint(self, context: KgslContext | None) -> None:
+    def release_constraint(self, context: KgslContext) -> None:
         if self._constrained is context:
             self._constrained = None
             self.show_clock(MIN_LEVEL)

@@ -1,4 +1,4 @@
-"""The files that KGSL shows in sysfs."""
+"""The files of sysfs and procfs that tell about KGSL and its memory."""
 
 from __future__ import annotations
 
@@ -32,4 +32,6 @@ def driver_texts(options: KgslOptions) -> dict[str, str]:
         "dispatch/fault_throttle_time": options.fault_window_ms,
         "dispatch/fault_throttle_burst": options.fault_burst,
     }
-    return {f"{SYSFS}/{name}": f"{value}\n" for name, value in values.items()}
+    texts = {f"{SYSFS}/{name}": f"{value}\n" for name, value in values.items()}
+    texts["/proc/meminfo"] = f"MemTotal:       {options.memory_bytes >> 10} kB\n"  # the GPU has no other memory
+    return texts

@@ -69,10 +69,11 @@ class KgslContext:
         return bool(self.flags & c.KGSL_CONTEXT_USER_GENERATED_TS)
 
     def check_alive(self) -> None:
-        """Raises OSError ENOENT or EDEADLK."""
+        """Raises OSError ENOENT or EDEADLK; a strict machine says first if it was words that it does not know."""
         if self.detached:
             refuse(errno_codes.ENOENT, f"context {self.id} was destroyed")
         if self.invalid:
+            self.driver.system.raise_late_refusal()
             refuse(errno_codes.EDEADLK, f"context {self.id} was invalidated by a fault")
 
     def take_fault_mark(self) -> None:
@@ -163,6 +164,7 @@ class KgslContext:
         self.detached = True
         self._end()
         self.gpu.close()
+        self.driver.forget(self)
 
     def _end(self) -> None:
         self.gpu.kill()
