@@ -1,0 +1,279 @@
+"""Submitting: what the ioctl gets, long queues, full queues, wrap-around of 32-bit counters, waiting."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import threading
+import time
+
+import pytest
+from words import entries, mem_write, nop, on_timeline
+
+import hcqrt
+from hcqrt import Variable
+from hcqrt.core import signal as core_signal
+from hcqrt.errors import HCQError, SignalTimeout
+
+RELEASE_BYTES = 24  # WAIT_FOR_IDLE and CACHE_FLUSH_TS with address and value: 6 words
+
+
+def small_ring(adreno, **settings):
+    from hcqrt.config import Config
+
+    config = dataclasses.replace(Config(), cmd_bytes=16 << 10, wait_timeout_ms=20_000, **settings)
+    return hcqrt.open_device("QCOM", adreno, config=config)  # segments of 1 KiB
+
+
+def submissions(system):
+    return entries(system, "GPU_COMMAND")
+
+
+@pytest.fixture
+def buffer(qcom):
+    with qcom.alloc(4096, cpu_access=True) as memory:
+        memory.fill(0)
+        yield memory
+
+
+def test_one_submission_is_one_indirect_buffer_of_its_words_and_the_progress(qcom, adreno, buffer):
+    before = len(submissions(adreno))
+    qcom.compute_queue().q(*mem_write(buffer.va_addr, 77)).submit(qcom)
+    [entry] = submissions(adreno)[before:]
+    sent = entry[4]
+    assert (sent["numcmds"], sent["cmdsize"], sent["numobjs"], sent["numsyncs"]) == (1, 32, 0, 0)
+    assert sent["flags"] == 1, "the command object's, an indirect buffer"
+    assert sent["size"] == 4 * 4 + RELEASE_BYTES and sent["gpuaddr"] % 4 == 0
+    assert sent["context_id"] == qcom.channel.context
+    qcom.channel.wait_progress(qcom.channel.submitted)
+    assert buffer.cpu_view().view(fmt="I").mv[0] == 77
+
+
+def test_every_submission_uses_the_same_structs(qcom, adreno):
+    queue = qcom.compute_queue().q(*nop(3))
+    for _ in range(20):
+        queue.submit(qcom)
+    qcom.channel.wait_progress(qcom.channel.submitted)
+    assert len({entry[4]["cmdlist"] for entry in submissions(adreno)}) == 1
+    stamps = [entry[5]["timestamp"] for entry in submissions(adreno)]
+    assert stamps == list(range(1, len(stamps) + 1))
+
+
+def test_a_long_queue_is_split_between_packets(adreno):
+    with small_ring(adreno) as dev, dev.alloc(4096, cpu_access=True) as memory:
+        dev.synchronize()
+        before = len(submissions(adreno))
+        queue = dev.compute_queue()
+        for index in range(200):
+            queue.q(*nop(index % 15)).q(*mem_write(memory.va_addr + 4 * index, index + 1))
+        queue.submit(dev)
+        dev.channel.wait_progress(dev.channel.submitted)
+        sizes = [entry[4]["size"] for entry in submissions(adreno)[before:]]
+        assert len(sizes) > 8 and max(sizes) <= 1024
+        assert sum(sizes) == 4 * len(queue.words) + RELEASE_BYTES * len(sizes)
+        assert list(memory.cpu_view().view(fmt="I").mv[:200]) == list(range(1, 201))
+
+
+def test_a_packet_that_does_not_fit_is_refused_before_anything_runs(adreno):
+    with small_ring(adreno) as dev:
+        dev.synchronize()
+        before = len(submissions(adreno))
+        queue = dev.compute_queue().q(*nop(3)).q(0x7010_0000 | 300 | (1 ^ (300).bit_count() & 1) << 15, *[0] * 300)
+        with pytest.raises(ValueError, match="300 words does not fit.*HCQRT_CMD_BYTES"):
+            queue.submit(dev)
+        with pytest.raises(ValueError, match="no packet header"):
+            dev.compute_queue().q(*[0x12345678] * 400).submit(dev)
+        assert len(submissions(adreno)) == before
+
+
+def test_a_bound_queue_has_at_most_what_one_indirect_buffer_holds(qcom):
+    words = nop(15)
+    most = 0xFFFFF - 6
+    queue = qcom.compute_queue().q(*words * (most // 16), *nop(most % 16 - 1))
+    assert len(queue.words) == most
+    queue.bind(qcom).submit(qcom)
+    qcom.channel.wait_progress(qcom.channel.submitted)
+    queue.close()
+    with pytest.raises(ValueError, match=str(most)):
+        qcom.compute_queue().q(*words * (most // 16), *nop(most % 16 - 1), *nop(0)).bind(qcom)
+
+
+def test_at_most_48_submissions_are_outstanding(qcom, adreno, buffer):
+    qcom.synchronize()
+    adreno.inject("stall")
+    queue = qcom.compute_queue().q(*nop(1))
+    before = len(submissions(adreno))
+    qcom.wait_timeout_ms = 50
+    with pytest.raises(SignalTimeout, match="stuck"):
+        for _ in range(100):
+            queue.submit(qcom)
+    assert len(submissions(adreno)) - before == 48
+    adreno.resume()
+    qcom.wait_timeout_ms = 20_000
+    for index in range(200):
+        qcom.compute_queue().q(*mem_write(buffer.va_addr, index)).submit(qcom)
+    qcom.channel.wait_progress(qcom.channel.submitted)
+    assert buffer.cpu_view().view(fmt="I").mv[0] == 199
+
+
+@pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR])
+def test_25_a_full_driver_queue_is_tried_again(qcom, adreno, buffer, number):
+    """Field report 25: ETIMEDOUT is "not yet": the driver's queue was full for 10 s, nothing was taken."""
+    adreno.inject("ioctl", "IOCTL_KGSL_GPU_COMMAND", errno=number, times=3)
+    on_timeline(qcom, *mem_write(buffer.va_addr, 5)).submit(qcom)
+    qcom.synchronize()
+    assert buffer.cpu_view().view(fmt="I").mv[0] == 5
+    assert [entry[6] for entry in submissions(adreno)[-4:]] == [number] * 3 + [0]
+
+
+def test_a_driver_queue_that_stays_full_ends_in_a_timeout(qcom, adreno):
+    qcom.synchronize()
+    qcom.wait_timeout_ms = 100
+    adreno.inject("ioctl", "IOCTL_KGSL_GPU_COMMAND", errno=errno.ETIMEDOUT, times=1_000_000)
+    submitted = qcom.channel.submitted
+    with pytest.raises(SignalTimeout, match=r"waited 0\.1 s"):
+        qcom.compute_queue().q(*nop(1)).submit(qcom)
+    assert qcom.channel.submitted == submitted
+    adreno.rules.drop("ioctl")
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_ctrl_c_around_the_ioctl_counts_what_the_driver_took(qcom, after):
+    qcom.synchronize()
+    channel, ioctl = qcom.channel, qcom.channel._ioctl
+    submitted = channel.submitted
+
+    def interrupted(request, argument):
+        if after:
+            ioctl(request, argument)
+        raise KeyboardInterrupt
+
+    channel._ioctl = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        qcom.compute_queue().q(*nop(1)).submit(qcom)
+    channel._ioctl = ioctl
+    assert channel.submitted == submitted + after
+    channel.wait_progress(channel.submitted)
+
+
+# 32 bits
+
+
+def set_counters(dev, value):
+    """As after so many launches."""
+    dev.synchronize()
+    channel = dev.channel
+    channel.submitted = channel._full_at = value
+    channel.progress.value = value
+    dev.timeline_signal.value, dev.timeline_value = value, value + 1
+    channel._make_room()
+
+
+def test_progress_and_timeline_go_on_where_their_32_bits_start_over(qcom, adreno, buffer):
+    set_counters(qcom, (1 << 32) - 6)
+    for index in range(12):
+        on_timeline(qcom, *mem_write(buffer.va_addr + 4 * index, index + 1)).submit(qcom)
+    qcom.synchronize()
+    assert list(buffer.cpu_view().view(fmt="I").mv[:12]) == list(range(1, 13))
+    assert qcom.timeline_value > 1 << 32 and qcom.timeline_signal.value == qcom.timeline_value - 1
+    assert qcom.channel.submitted > 1 << 32 and qcom.channel.retired == qcom.channel.submitted
+    with qcom.alloc(100) as plain:
+        plain.fill(9)
+        assert plain.copyout() == b"\x09" * 100
+
+
+def test_nothing_is_in_flight_where_the_counters_start_over(qcom, adreno, buffer):
+    set_counters(qcom, (1 << 32) - 3)
+    gate = qcom.new_signal()
+    qcom.compute_queue().wait(gate, 1).q(*mem_write(buffer.va_addr, 1)).submit(qcom)
+    qcom.compute_queue().q(*mem_write(buffer.va_addr + 4, 2)).submit(qcom)
+    threading.Timer(0.2, setattr, (gate, "value", 1)).start()
+    start = time.monotonic()
+    qcom.compute_queue().q(*mem_write(buffer.va_addr + 8, 3)).submit(qcom)
+    assert time.monotonic() - start > 0.1, "it waited for the two before"
+    qcom.channel.wait_progress(qcom.channel.submitted)
+    assert list(buffer.cpu_view().view(fmt="I").mv[:3]) == [1, 2, 3]
+
+
+def test_a_bound_queue_goes_over_the_wrap(qcom, buffer):
+    value, out = Variable("value"), Variable("out")
+    queue = qcom.compute_queue().wait(qcom.timeline_signal, value - 1)
+    queue.q(0x703D8003, out & 0xFFFF_FFFF, out >> 32, 5).signal(qcom.timeline_signal, value).bind(qcom)
+    set_counters(qcom, (1 << 32) - 4)
+    for index in range(9):
+        queue.submit(qcom, {value: qcom.next_timeline(), out: buffer.va_addr + 4 * index})
+    qcom.synchronize()
+    assert list(buffer.cpu_view().view(fmt="I").mv[:10]) == [5] * 9 + [0]
+    queue.close()
+
+
+def test_signals_hold_32_bits(qcom):
+    assert qcom.signal_bits == 32
+    signal = qcom.new_signal((1 << 32) - 1)
+    for refused in (lambda: qcom.new_signal(1 << 32), lambda: setattr(signal, "value", 1 << 32)):
+        with pytest.raises(ValueError, match="32-bit"):
+            refused()
+    signal.value = 0
+    with pytest.raises(ValueError, match="32-bit"):
+        signal.wait(1 << 32, timeout_ms=10)
+    for queue in (qcom.compute_queue().signal(signal, 1 << 32), qcom.compute_queue().wait(signal, 1 << 32)):
+        with pytest.raises(ValueError, match="32 bits"):
+            queue.submit(qcom)
+    qcom.compute_queue().signal(signal, (1 << 32) - 1).submit(qcom)
+    signal.wait((1 << 32) - 1, timeout_ms=5000)
+    assert signal.value == (1 << 32) - 1
+
+
+# bound queues
+
+
+def test_a_bound_queue_runs_again_while_it_is_in_flight(qcom, adreno, buffer):
+    gate = qcom.new_signal()
+    queue = qcom.compute_queue().wait(gate, 1).q(*mem_write(buffer.va_addr, 3)).bind(qcom)
+    marks = []
+    for _ in range(3):
+        queue.submit(qcom)
+        marks.append(qcom.channel.submitted)
+    assert qcom.channel.retired < marks[0]
+    gate.value = 1
+    qcom.channel.wait_progress(marks[2])
+    assert buffer.cpu_view().view(fmt="I").mv[0] == 3
+    queue.close()
+
+
+# waiting
+
+
+def test_a_long_wait_sleeps_in_the_driver_a_little_at_a_time(qcom, adreno, monkeypatch):
+    monkeypatch.setattr(core_signal, "SPINS_BEFORE_DRIVER", 10)
+    done = qcom.new_signal()
+    qcom.compute_queue().wait(done, 1).signal(done, 2).submit(qcom)
+    threading.Timer(0.1, setattr, (done, "value", 1)).start()
+    done.wait(2, timeout_ms=5000)
+    waits = entries(adreno, "DEVICE_WAITTIMESTAMP_CTXTID")
+    assert waits and all(1 <= entry[4]["timeout"] <= 10 for entry in waits)
+
+
+def test_a_wait_with_nothing_in_flight_does_not_ask_the_driver_to_sleep(qcom, adreno, monkeypatch):
+    monkeypatch.setattr(core_signal, "SPINS_BEFORE_DRIVER", 10)
+    qcom.synchronize()
+    before = len(entries(adreno, "DEVICE_WAITTIMESTAMP_CTXTID"))
+    with pytest.raises(SignalTimeout):
+        qcom.new_signal().wait(1, timeout_ms=50)
+    assert len(entries(adreno, "DEVICE_WAITTIMESTAMP_CTXTID")) == before
+
+
+def test_a_timeout_names_the_wait_and_the_device_goes_on(qcom, adreno):
+    qcom.synchronize()
+    adreno.inject("stall")
+    on_timeline(qcom, *nop(1)).submit(qcom)
+    with pytest.raises(SignalTimeout, match=r"compute timeline stuck at 0, waited 0\.1 s for 1.*kernel log \(kgsl\)"):
+        qcom.synchronize(100)
+    adreno.resume()
+    qcom.synchronize()
+
+
+def test_a_queue_of_another_device_is_refused(qcom, machine):
+    with hcqrt.open_device("QCOM", machine((), qcom="a630")) as other:
+        with pytest.raises(HCQError, match="cannot go to"):
+            qcom.compute_queue().q(*nop(1)).submit(other)
