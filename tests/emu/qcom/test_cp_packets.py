@@ -135,6 +135,12 @@ def test_reg_to_mem_of_the_counter_writes_eight_bytes_of_19_2_mhz(bench: Bench) 
     assert behind == (1 << 64) - 1
 
 
+def test_half_of_the_counter_can_be_read(bench: Bench) -> None:
+    bench.now_ns = 2**32 * 10_000 // 192 * 3
+    bench.submit(*type7(0x3E, 0x981 | 1 << 18, *DATA))
+    assert bench.u32(DATA_VA) == 3
+
+
 def test_192_ticks_are_10_microseconds(bench: Bench) -> None:
     assert bench.gpu.ticks(10_000) == 192
     assert bench.gpu.ticks(10**9) == 19_200_000
@@ -253,6 +259,10 @@ def test_the_timestamp_bit_writes_the_counter_and_the_interrupt_bit_counts(bench
     ticks = 10_000_001_000 * 192 // 10_000
     assert bench.space.read(DATA_VA, 8) == struct.pack("<2I", ticks & 0xFFFFFFFF, 0xFFFFFFFF)
     assert bench.gpu.stats["interrupts"] == 1
+
+
+def test_an_event_that_writes_nothing_cannot_interrupt(bench: Bench) -> None:
+    assert "neither timestamp nor interrupt" in refused(bench, 0x70460001, 0x31 | 1 << 31)
 
 
 @pytest.mark.parametrize(("word", "number"), [(0x15, "0x15"), (0x32, "0x32"), (4 | 1 << 20, "0x100000")])

@@ -197,6 +197,17 @@ def test_a_shader_that_leaves_memory_is_a_page_fault_with_its_place(bench: Bench
     assert bench.gpu.stats["instructions"] == 77
 
 
+def test_an_access_across_the_end_of_memory_is_a_page_fault_too(bench: Bench) -> None:
+    faulting(bench, EngineFault("global", 0x10_0001_0040, DATA_VA + 0x100000 - 2, "read"))
+    assert (bench.faults[0].reason, bench.faults[0].access) == ("PTE", "read")
+
+
+def test_a_shader_that_ends_with_its_submission_faults_between_buffers(bench: Bench) -> None:
+    bench.on_launch = lambda launch: Result(1, EngineFault("budget", 0x10_0001_0040))
+    bench.submit(*dispatch()[:-6])
+    assert "between command buffers" in bench.faults[0].text
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [("budget", HANG), ("deadlock", HANG), ("illegal_instruction", BAD_SHADER), ("misaligned", BAD_SHADER),

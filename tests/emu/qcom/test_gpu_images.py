@@ -113,6 +113,8 @@ def test_every_format_of_the_sheet(fmt: int, texel: int) -> None:
         ({5: HALF[5] | 2 << 17}, False, "2 layers"),
         ({5: HALF[5] | 1 << 30}, False, "d5: upper bits 0x1"),
         ({2: 0x240 << 7 | 3 << 29}, False, "a 3D image without depth"),
+        ({3: 1 << 23}, False, "a minimum layer size without layers"),
+        ({3: 1 << 20}, False, "array pitch 0x100000000 is over 4 GiB"),
         ({11: 1}, False, "d11 = 0x1"),
         ({15: 0x80000000}, False, "d15 = 0x80000000"),
     ],
@@ -238,6 +240,12 @@ def test_descriptors_that_were_not_loaded_come_from_the_table(stage: Bench) -> N
     counts = {0xA9BB: 0x100 | 2 << 9 | 1 << 17 | 1 << 22, 0xA9BA: 2, 0xAA00: 1}
     stage.submit(*dispatch(counts | BASES, before=LOADS))
     assert seen == [(*lo_hi(IMAGE_VA), 65, 33, 1, 0x240, 0, 0, *lo_hi(IMAGE_VA), 65, 33, 1, 0x440, 0, 0)]
+
+
+def test_a_sampler_that_never_wraps_to_the_border_needs_no_color(stage: Bench) -> None:
+    stage.space.write(SAMPLERS_VA, struct.pack("<4I", 1 << 5 | 1 << 8 | 1 << 11, 0x20, 0, 0))
+    stage.submit(*dispatch(COUNTS | BASES | {0xB180: 0, 0xB181: 0}, before=LOADS))
+    assert len(stage.launches) == 1
 
 
 def test_ubos_have_rows_by_slot(stage: Bench) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from adreno_bench import CODE_VA, CONST_VA, SIGNAL_VA, Bench, dispatch, lo_hi, type4, type7
+from adreno_bench import CODE_VA, CONST_VA, DATA_VA, SIGNAL_VA, UNMAPPED_VA, Bench, dispatch, lo_hi, type4, type7
 
+from hcqrt.emu.qcom.trouble import PAGE_FAULT
 from hcqrt.emu.refusal import EmulatorRefusal
 
 PER_SP = 512 * 2048
@@ -113,6 +114,13 @@ def test_the_unnamed_texture_mode_is_free(bench: Bench, value: int) -> None:
 def test_magic_and_prefetch_may_be_left_out(bench: Bench, packet: int) -> None:
     bench.submit(*dispatch(drop=(packet,)))
     assert len(bench.launches) == 1
+
+
+def test_every_size_and_offset_of_the_grid_must_be_written(bench: Bench) -> None:
+    packets = [*type4(0xB990, 0xFF, 0x80, 0, 1, 0, 1), *type4(0xB997, 0x00FCFCC0, 0xFC)]
+    assert "HLSQ_CS_NDRANGE_5 and HLSQ_CS_NDRANGE_6 were never written" in refused(
+        bench, dispatch(drop=(12,), before=packets)
+    )
 
 
 def test_a_dispatch_needs_the_compute_marker(bench: Bench) -> None:
@@ -248,10 +256,16 @@ class TestLenient:
         assert lenient.launches[0].constants[0][1] == 4096
 
     def test_its_constants_are_read_as_far_as_they_are_mapped(self, lenient: Bench) -> None:
-        lenient.space.write(CONST_VA + 0xFFF0, bytes(range(16)))
-        whole = type7(0x34, load(0, 1, 2, 13, 256), *lo_hi(CONST_VA + 0xFFF0))
+        last = DATA_VA + 0x100000 - 32
+        lenient.space.write(last, bytes(range(32)))
+        whole = type7(0x34, load(0, 1, 2, 13, 256), *lo_hi(last))
         lenient.submit(*dispatch({0xB987: 0x100}, before=whole))
         assert lenient.faults == []
+        assert bytes(lenient.context.cp.state.constants[:36]) == bytes(range(32)) + (0xFFC0DEAD).to_bytes(4, "little")
+
+    def test_constants_of_which_nothing_is_mapped_are_a_page_fault(self, lenient: Bench) -> None:
+        lenient.submit(*dispatch(before=type7(0x34, load(0, 1, 2, 13, 256), *lo_hi(UNMAPPED_VA))))
+        assert (lenient.faults[0].kind, lenient.faults[0].address) == (PAGE_FAULT, UNMAPPED_VA)
 
     @pytest.mark.parametrize("change", [{0xA9BD: 0x1001}, {0xA9BA: 1}, {0xAA00: 1}, {0xB987: 0x100 | 65}])
     def test_other_values_do_not(self, lenient: Bench, change: dict[int, int]) -> None:
