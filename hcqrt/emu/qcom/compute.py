@@ -14,6 +14,7 @@ from hcqrt.emu.qcom.banks import descriptor_banks
 from hcqrt.emu.qcom.config import CODE_UNIT, Config, read_config
 from hcqrt.emu.qcom.registers import offset_of
 from hcqrt.emu.qcom.trouble import BAD_SHADER, HANG, PAGE_FAULT, Refused, ShaderPlace, WorkFault
+from hcqrt.emu.refusal import EmulatorRefusal
 
 if TYPE_CHECKING:
     from hcqrt.emu.qcom.cp import CommandProcessor
@@ -44,14 +45,17 @@ class Dispatch:
     keep: list[object]
 
     def run(self, gpu: Gpu) -> None:
-        """Execute it. Raises WorkFault."""
+        """Execute it. Raises WorkFault, and Refused for what the executor will not start."""
         launch = self.launch
         if gpu.takes_fault(f"shader at {self.code_va:#x}"):
             gpu.stats["launches"] += 1
             place = ShaderPlace(self.code_va, launch.entry_va)
             text = f"injected: fetch at {launch.entry_va:#x} by the shader at {self.code_va:#x}"
             raise WorkFault(PAGE_FAULT, text, launch.entry_va, FETCH, "PTE", self.number, place)
-        result = gpu.launch(launch)
+        try:
+            result = gpu.launch(launch)
+        except EmulatorRefusal as refusal:
+            raise Refused(str(refusal)) from None
         gpu.stats["launches"] += 1
         gpu.stats["instructions"] += result.instructions
         if result.fault is not None:

