@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-WORKER = Path(__file__).with_name("nak_corpus_worker.py")
+WORKER = Path(__file__).with_name("mesa_corpus_worker.py")
 PACKAGES = ("tinygrad", "tinymesa")
 HEADER_BYTES = 728  # of `nak_shader_info` in tinymesa 25.2.7.2
 STAGE_COMPUTE = 5
@@ -66,16 +66,20 @@ def _make(arch: str, path: Path) -> None:
     partial.replace(path)
 
 
-@cache
-def nak_kernels(arch: str = "sm_86") -> tuple[NakKernel, ...]:
+def corpus_blobs(arch: str) -> list[bytes]:
     """The corpus for `arch`, from the cache if the same packages made it before. About 15 s when not."""
     path = Path(tempfile.gettempdir()) / f"hcqrt-test-corpus-{os.getuid()}" / f"{arch}-{_key(arch)}.bin"
     if not path.exists():
         _make(arch, path)
     data = path.read_bytes()
-    kernels, at = [], 0
+    blobs, at = [], 0
     while at < len(data):
         (size,) = struct.unpack_from("<I", data, at)
-        kernels.append(NakKernel(data[at + 4 : at + 4 + size]))
+        blobs.append(data[at + 4 : at + 4 + size])
         at += 4 + size
-    return tuple(kernels)
+    return blobs
+
+
+@cache
+def nak_kernels(arch: str = "sm_86") -> tuple[NakKernel, ...]:
+    return tuple(map(NakKernel, corpus_blobs(arch)))

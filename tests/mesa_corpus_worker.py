@@ -1,4 +1,7 @@
-"""A program: compiles many small kernels with Mesa's NAK through tinygrad and keeps each blob. Needs no device."""
+"""A program: compiles many small kernels with Mesa through tinygrad and keeps each blob. Needs no device.
+
+Usage: mesa_corpus_worker.py ARCH OUT; ARCH sm_86 and the like compile with NAK, a630 with ir3, image kernels included.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,37 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-os.environ.update(DEV=f"NULL:NAK:{sys.argv[1]}", PARALLEL="0", CCACHE="0", DEBUG="0")
+os.environ.update(
+    DEV=f"NULL:NAK:{sys.argv[1]}"
+    if sys.argv[1].startswith("sm_")
+    else f"NULL:IR3:{sys.argv[1]},IMAGE_PITCH_ALIGNMENT=64",
+    PARALLEL="0",
+    CCACHE="0",
+    DEBUG="0",
+)
 
 from tinygrad import Tensor, dtypes
-from tinygrad.runtime.support.compiler_mesa import NAKCompiler
+from tinygrad.helpers import Context
+from tinygrad.runtime.support.compiler_mesa import IR3Compiler, NAKCompiler
 
+IS_NAK = sys.argv[1].startswith("sm_")
 BLOBS: dict[bytes, None] = {}  # insertion order, so that two runs give the same file
 Work = Callable[[], Tensor]
 
 
 def keep_blobs() -> None:
-    compile_nak = NAKCompiler.compile
+    compiler = NAKCompiler if IS_NAK else IR3Compiler
+    compile_one = compiler.compile
 
-    def compile_and_keep(self: NAKCompiler, source: str) -> bytes:
-        blob: bytes = compile_nak(self, source)
+    def compile_and_keep(self: object, source: str) -> bytes:
+        blob: bytes = compile_one(self, source)
         BLOBS[blob] = None
         return blob
 
-    NAKCompiler.compile = compile_and_keep
+    compiler.compile = compile_and_keep
 
 
-FLOATS = (dtypes.float32, dtypes.float16, dtypes.float64)
+FLOATS = (dtypes.float32, dtypes.float16, dtypes.float64)[: 3 if IS_NAK else 2]  # ir3 has no f64
 INTS = (
     dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64,
 )  # fmt: skip
@@ -114,9 +127,29 @@ def movement() -> Iterator[Work]:
     yield lambda: Tensor.full((33,), 7, dtype=dtypes.int16).contiguous()
 
 
+def images() -> Iterator[Work]:
+    for dtype in FLOATS:
+        a, b = (Tensor.empty(64, 64, dtype=dtype) for _ in range(2))
+        for op in (*UNARY_FLOAT, *UNARY_TRANSCENDENTAL):
+            if (op, dtype) != (Tensor.abs, dtypes.float16):  # rejected by tinygrad's own check of what it lowered
+                yield lambda op=op, a=a: op(a)
+        for op in (*BINARY_ANY, *BINARY_ORDERED, Tensor.matmul):
+            yield lambda op=op, a=a, b=b: op(a, b)
+        for kernel, stride in itertools.product((1, 3), (1, 2)):
+            x, weights = Tensor.empty(1, 16, 8, 8, dtype=dtype), Tensor.empty(16, 16, kernel, kernel, dtype=dtype)
+            yield lambda x=x, w=weights, s=stride: x.conv2d(w, stride=s, padding=1)
+        yield lambda a=a: a.pad(((1, 1), (4, 4))).contiguous()
+    yield lambda: Tensor.empty(64, 64).softmax(axis=1)
+    yield lambda: Tensor.empty(64, 64).max(axis=0)
+
+
 def run_all() -> None:
     for work in itertools.chain(unary(), binary(), casts(), reductions(), matrices(), movement()):
         work().realize()
+    if not IS_NAK:
+        with Context(IMAGE=1):
+            for work in images():
+                work().realize()
 
 
 def write(path: Path) -> None:
