@@ -14,6 +14,7 @@ from hcqrt.opening import open_device
 
 WAIT_MS = 60_000
 KERNEL_FILES = ("cubin", "nak", "ir3")
+SAME_CODE = {"a6": "a630"}  # chips of one Adreno generation run the same code
 Check = Callable[["Context"], "str | None"]
 
 
@@ -87,9 +88,10 @@ class Context:
 
 def shipped_kernel(arch: str, name: str) -> bytes:
     """The binary `hcqrt/kernels/NAME.ARCH.*`. Raises HCQError listing what is shipped for the chip."""
+    wanted = [name, SAME_CODE.get(arch[:2], arch)]
     folder = resources.files("hcqrt.kernels")
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         parts = entry.name.split(".")
-        if parts[:2] == [name, arch] and parts[-1] in KERNEL_FILES:
+        if parts[:2] == wanted and parts[-1] in KERNEL_FILES:
             return entry.read_bytes()
     raise HCQError(f"no kernel {name} is shipped for {arch}; scripts/gen_kernels.py makes them")

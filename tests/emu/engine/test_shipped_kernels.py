@@ -13,24 +13,27 @@ from hcqrt.tools import checks
 from hcqrt.tools.check_frame import Context
 
 KERNEL_CHECKS = [name for name in checks.CHECKS if name.startswith("kernel_")]
+MACHINES = {"NV": dict(nv=["sm_86"]), "QCOM": dict(qcom="a630")}
+CASES = [("NV", name) for name in KERNEL_CHECKS] + [("QCOM", name) for name in (*KERNEL_CHECKS, "image_copies")]
 
 
-def watched(core: str) -> tuple[EmulatedSystem, list[Any]]:
+def watched(kind: str, core: str) -> tuple[EmulatedSystem, list[Any]]:
     """A machine whose launches run on `core`, and the list of their results."""
-    system, results = EmulatedSystem(nv=["sm_86"]), []
+    system, results = EmulatedSystem(**MACHINES[kind]), []
 
     def launch(job):
         results.append(run.launch(job, core))
         return results[-1]
 
-    system.drivers[0].boards[0].gpu.engines.launch = launch
+    driver = system.drivers[0]
+    (driver.boards[0].gpu.engines if kind == "NV" else driver.gpu).launch = launch
     return system, results
 
 
-def memory_after(core: str, name: str) -> tuple[list[bytes], list[Any]]:
+def memory_after(kind: str, core: str, name: str) -> tuple[list[bytes], list[Any]]:
     """What every buffer of a check holds when it is closed or the device is, and the results of its launches."""
-    system, results = watched(core)
-    context = Context(system, "NV", True)
+    system, results = watched(kind, core)
+    context = Context(system, kind, True)
     kept: list[bytes] = []
     with context.open() as dev:
         real = dev.copyout
@@ -41,18 +44,19 @@ def memory_after(core: str, name: str) -> tuple[list[bytes], list[Any]]:
     return kept, results
 
 
-@pytest.mark.parametrize("name", KERNEL_CHECKS)
-def test_both_cores_give_the_same_bits(name):
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_both_cores_give_the_same_bits(kind, name):
     if "c" not in run.available_cores():
         pytest.skip("the C core is not built: no compiler was at hand")
-    ours, theirs = memory_after("c", name), memory_after("numpy", name)
+    ours, theirs = memory_after(kind, "c", name), memory_after(kind, "numpy", name)
     assert ours[0] == theirs[0] and ours[0]
     assert ours[1] == theirs[1] and ours[1]
 
 
-def test_two_runs_give_the_same_bits():
+@pytest.mark.parametrize("kind", MACHINES)
+def test_two_runs_give_the_same_bits(kind):
     for core in run.available_cores():
-        assert memory_after(core, "kernel_matmul") == memory_after(core, "kernel_matmul")
+        assert memory_after(kind, core, "kernel_matmul") == memory_after(kind, core, "kernel_matmul")
 
 
 def test_a_core_that_is_not_there_is_refused():
