@@ -207,8 +207,8 @@ class QCOMProgram(HCQProgram):
     def place(self, slot_va: Any) -> Place:
         """Where everything lies for a launch with the slot at `slot_va`, which may be a symbol."""
         shader, base = self.shader, self._memory.va
-        block_va = slot_va + self.param_base
-        loads = [(block_va + part.start, part.offset // VEC4, (part.end - part.start) // VEC4) for part in shader.ranges]
+        args = slot_va + self.param_base
+        loads = [(args + part.start, part.offset // VEC4, (part.end - part.start) // VEC4) for part in shader.ranges]
         loads += [(base + offset, first, vectors) for offset, first, vectors in self._constants]
         if shader.driver_params is not None:
             params = shader.driver_params
