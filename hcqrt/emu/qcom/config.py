@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from hcqrt.bits import align_up, is_pow2
 from hcqrt.emu.engine.launch import Dim3
 from hcqrt.emu.qcom.chips import CHIPS, EmuChip
-from hcqrt.emu.qcom.registers import RegisterFile, offset_of, unpack
+from hcqrt.emu.qcom.reader import Reader
+from hcqrt.emu.qcom.registers import RegisterFile, offset_of
 from hcqrt.emu.qcom.trouble import Refused
 
 ABSENT = 0xFC
@@ -19,6 +21,7 @@ MAX_BRANCH_STACK = 32  # half of 64, the deepest nesting that counts
 CONST_RAM_VEC4 = {0: 128, 1: 192, 2: 256, 3: 512}  # a6xx_const_ram_mode
 ISAM_CL, ISAM_GL = 1, 2
 KIB = 1024
+KEPT_CONFIGS = 256
 
 LPAC_MIRRORS = (
     ("SP_CS_CNTL_0", "HLSQ_CS_CNTL_0"), ("SP_CS_CNTL_1", "HLSQ_CS_CNTL_1"), ("HLSQ_CS_CTRL_REG1", "SP_CS_CTRL_REG1"),
@@ -63,39 +66,28 @@ class Config:
     images: int
 
 
-class Reader:
-    """The registers of a configuration, by name and field; every complaint names register, offset and value."""
-
-    def __init__(self, values: dict[str, int], chip: EmuChip, lenient: bool) -> None:
-        self.values, self.chip, self.lenient = values, chip, lenient
-
-    def fields(self, name: str) -> dict[str, int]:
-        return unpack(name, self.values[name])
-
-    def refuse(self, name: str, text: str) -> Refused:
-        return Refused(f"{name} ({offset_of(name):#x}) = {self.values[name]:#x}: {text}")
-
-    def zero(self, name: str, *fields: str) -> None:
-        found = self.fields(name)
-        for field in fields:
-            if found[field]:
-                raise self.refuse(name, f"{field} = {found[field]:#x} is not modelled")
+@functools.cache
+def words_that_count() -> tuple[int, ...]:
+    """Offsets of every register word that a configuration is made from."""
+    names = [*REQUIRED, *OPTIONAL, *WIDE, *(mirror for mirror, _ in LPAC_MIRRORS)]
+    return *map(offset_of, names), *(offset_of(name) + 1 for name in WIDE)
 
 
 def read_config(registers: RegisterFile, chip: EmuChip, lenient: bool) -> Config:
     """The configuration of a dispatch. Raises Refused."""
+    key = tuple(map(registers.values.get, words_that_count()))  # None: never written
+    known: Config | None = registers.configs.get(key)
+    if known is not None:
+        return known
     for name in REQUIRED if lenient else (*REQUIRED, *STRICTLY_REQUIRED):
         if not registers.written(name):
             raise Refused(f"{name} ({offset_of(name):#x}) was never written in this context")
     names = [*REQUIRED, *OPTIONAL, *(mirror for mirror, _ in LPAC_MIRRORS)]
     values = {name: registers.get(name) for name in names} | {name: registers.get64(name) for name in WIDE}
-    key = tuple(values.values())
-    known: Config | None = registers.configs.get(key)
-    if known is None:
-        if len(registers.configs) > 256:
-            registers.configs.clear()
-        known = registers.configs[key] = make_config(Reader(values, chip, lenient))
-    return known
+    if len(registers.configs) >= KEPT_CONFIGS:
+        registers.configs.clear()
+    made = registers.configs[key] = make_config(Reader(values, chip, lenient))
+    return made
 
 
 def make_config(reader: Reader) -> Config:

@@ -80,7 +80,7 @@ class RegisterFile:
         self.gpu = gpu
         self.table = table()
         self.values: dict[int, int] = {}
-        self.configs: dict[tuple[int, ...], Any] = {}  # configurations already checked, by their registers
+        self.configs: dict[tuple[int | None, ...], Any] = {}  # configurations already checked, by their registers
         self.invalidated = 0  # bits written to HLSQ_INVALIDATE_CMD and not yet carried out
         self._invalidate = offset_of(INVALIDATE)
         self._counter = offset_of(COUNTER)
@@ -106,10 +106,9 @@ class RegisterFile:
                     f"write of {value:#x} to register {register.name} ({at:#x}) while a shader may still use it: "
                     f"no CP_WAIT_FOR_IDLE came after its launch"
                 )
-        for at, value in enumerate(values, offset):
-            self.values[at] = value
-            if at == self._invalidate:
-                self.invalidated |= value
+        self.values.update(enumerate(values, offset))
+        if offset <= self._invalidate < offset + len(values):
+            self.invalidated |= self.values[self._invalidate]
 
     def take_invalidation(self) -> int:
         bits, self.invalidated = self.invalidated, 0

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.memory import MmuFault
-from hcqrt.emu.qcom.registers import unpack
 from hcqrt.emu.qcom.stale import Stale
 from hcqrt.emu.qcom.trouble import Refused
 
@@ -25,6 +24,7 @@ LOADS = {
 }
 TABLES = (SAMPLERS, TEXTURES, UBOS, IBOS)
 LIMITS = {SAMPLERS: 31, TEXTURES: 16, UBOS: 64, IBOS: 127}  # what can be loaded ahead, or counted
+INVALIDATE_CS_STATE, INVALIDATE_CS_IBO = 1 << 5, 1 << 6  # HLSQ_INVALIDATE_CMD
 VEC4_BYTES = 16
 SOURCE_ALIGNMENT = 16
 # What a constant slot holds that nobody loaded: no number, no address, and easy to recognise
@@ -54,7 +54,8 @@ class LoadedState:
         self.lenient = lenient
         self.stale = Stale(check)
         self.pending: list[Load] = []
-        self.constants = bytearray(POISON * const_vec4)
+        self.unloaded = POISON * const_vec4
+        self.constants = bytearray(self.unloaded)
         self.constants_end = 0  # in vec4: behind the last one that was loaded
         self.code: Load | None = None
         self.tables: dict[str, dict[int, bytes]] = {kind: {} for kind in TABLES}
@@ -135,15 +136,14 @@ class LoadedState:
 
     def invalidate(self, bits: int) -> None:
         """HLSQ_INVALIDATE_CMD: drop what it names, loads that wait included."""
-        fields = unpack("HLSQ_INVALIDATE_CMD", bits)
         dropped: tuple[str, ...] = ()
-        if fields["CS_STATE"]:
+        if bits & INVALIDATE_CS_STATE:
             dropped = (CODE, CONSTANTS, SAMPLERS, TEXTURES, UBOS)
             self.code = None
-            self.constants[:] = POISON * (len(self.constants) // VEC4_BYTES)
+            self.constants[: len(self.unloaded)] = self.unloaded
             self.constants_end = 0
             self.stale.invalidate_code()
-        if fields["CS_IBO"]:
+        if bits & INVALIDATE_CS_IBO:
             dropped = (*dropped, IBOS)
         for kind in dropped:
             if kind in self.tables:
