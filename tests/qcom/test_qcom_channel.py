@@ -79,7 +79,7 @@ def test_a_packet_that_does_not_fit_is_refused_before_anything_runs(adreno):
         dev.synchronize()
         before = len(submissions(adreno))
         queue = dev.compute_queue().q(*nop(3)).q(0x7010_0000 | 300 | (1 ^ (300).bit_count() & 1) << 15, *[0] * 300)
-        with pytest.raises(ValueError, match="300 words does not fit.*HCQRT_CMD_BYTES"):
+        with pytest.raises(ValueError, match=r"300 words does not fit.*HCQRT_CMD_BYTES"):
             queue.submit(dev)
         with pytest.raises(ValueError, match="no packet header"):
             dev.compute_queue().q(*[0x12345678] * 400).submit(dev)
@@ -274,6 +274,5 @@ def test_a_timeout_names_the_wait_and_the_device_goes_on(qcom, adreno):
 
 
 def test_a_queue_of_another_device_is_refused(qcom, machine):
-    with hcqrt.open_device("QCOM", machine((), qcom="a630")) as other:
-        with pytest.raises(HCQError, match="cannot go to"):
-            qcom.compute_queue().q(*nop(1)).submit(other)
+    with hcqrt.open_device("QCOM", machine((), qcom="a630")) as other, pytest.raises(HCQError, match="cannot go to"):
+        qcom.compute_queue().q(*nop(1)).submit(other)
