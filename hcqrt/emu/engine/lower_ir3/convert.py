@@ -155,7 +155,7 @@ def swz(i: Lowering) -> None:
 
 @lowers("gat")
 def gat(i: Lowering) -> None:
-    multiple(i, [i.arg(f"src{k}") for k in (1, 2, 3, 4)], following(i, "dst1", 4))
+    multiple(i, [i.arg(f"src{k}") for k in (1, 2, 3, 4)], following(i, "dst", 4))
 
 
 @lowers("sct")
@@ -167,6 +167,8 @@ def sct(i: Lowering) -> None:
 def movmsk(i: Lowering) -> None:
     """The mask of active fibres, 32 of them in each register."""
     width = i.number("w")
+    for name in ("src_type", "dst_type"):
+        i.mod(name, {"u32": None})
     if width not in (32, 64, 96, 128):
         raise i.refuse(f"modifier w = {width} is not implemented")
     for word, operand in enumerate(following(i, "dst", width // 32)):
