@@ -10,7 +10,7 @@ from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.engine.launch import Dim3, EngineFault, Ir3Setup, Launch
 from hcqrt.emu.executor import default_budget
 from hcqrt.emu.memory import FETCH, WRITE, MmuFault
-from hcqrt.emu.qcom.banks import descriptor_banks
+from hcqrt.emu.qcom.banks import Descriptors, descriptor_banks
 from hcqrt.emu.qcom.config import CODE_UNIT, Config, read_config
 from hcqrt.emu.qcom.registers import offset_of
 from hcqrt.emu.qcom.trouble import BAD_SHADER, HANG, PAGE_FAULT, Refused, ShaderPlace, WorkFault
@@ -31,6 +31,21 @@ GLOBAL_OFFSET = ("HLSQ_CS_NDRANGE_2", "HLSQ_CS_NDRANGE_4", "HLSQ_CS_NDRANGE_6")
 NO_CODE = b"\xff"
 PAGE_KINDS = {"global": "PTE", "read_only": "RO", "atomic": "ATOMIC"}
 ENDLESS_KINDS = ("budget", "deadlock")
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of a shader as its caches hold it: what lies around it does not decode."""
+
+    va: int
+    raw: bytes
+
+    def fetch(self, va: int, nbytes: int) -> bytes:
+        """Raises MmuFault where none of it is."""
+        start, end = max(va, self.va), min(va + nbytes, self.va + len(self.raw))
+        if start >= end:
+            raise MmuFault(va, FETCH, "PTE", nbytes)
+        return NO_CODE * (start - va) + self.raw[start - self.va : end - self.va] + NO_CODE * (va + nbytes - end)
 
 
 @dataclass(eq=False)
@@ -127,7 +142,7 @@ def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatc
     """Read what the shader gets: code, constants, descriptors, and see that its private memory is there."""
     space, state = cp.space, cp.state
     state.take_pending(space)
-    code = read_code(cp, config)
+    code = Code(config.code_va, read_code(cp, config))
     if config.per_sp_bytes:
         space.pieces(config.private_va, config.per_sp_bytes * cp.gpu.chip.sps, WRITE)
     if state.constants_end > config.const_vec4:
@@ -135,7 +150,27 @@ def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatc
     keep: list[object] = []
     found = descriptor_banks(cp, config)
     banks = {CONSTANT_BANK: bytes(state.constants[: 16 * config.const_vec4]), **found.banks}
-    setup = Ir3Setup(
+    launch = Launch(
+        fetch=code.fetch,
+        entry_va=config.entry_va,
+        memory=space,
+        grid=groups,
+        block=config.block,
+        isa="ir3",
+        shared_bytes=config.shared_bytes,
+        local_low_bytes=config.private_bytes,
+        constants={bank: pointer(raw, keep) for bank, raw in banks.items()},
+        budget=cp.gpu.budget or default_budget(groups, config.block),
+        clock_ns=cp.gpu.clock_ns(),
+        lanes=config.lanes,
+        setup=setup_of(config, found),
+    )
+    return Dispatch(launch, space, cp.launches, config.code_va, config.code_va + config.code_bytes, keep)
+
+
+def setup_of(config: Config, found: Descriptors) -> Ir3Setup:
+    """What the code is lowered for."""
+    return Ir3Setup(
         merged=config.merged,
         constant_demotion=config.constant_demotion,
         isam_gl=config.isam_gl,
@@ -151,30 +186,6 @@ def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatc
         images=found.images,
         ubos=found.ubos,
     )
-    code_va, code_end = config.code_va, config.code_va + config.code_bytes
-
-    def fetch(va: int, nbytes: int) -> bytes:
-        start, end = max(va, code_va), min(va + nbytes, code_end)
-        if start >= end:
-            raise MmuFault(va, FETCH, "PTE", nbytes)
-        return NO_CODE * (start - va) + code[start - code_va : end - code_va] + NO_CODE * (va + nbytes - end)
-
-    launch = Launch(
-        fetch=fetch,
-        entry_va=config.entry_va,
-        memory=space,
-        grid=groups,
-        block=config.block,
-        isa="ir3",
-        shared_bytes=config.shared_bytes,
-        local_low_bytes=config.private_bytes,
-        constants={bank: pointer(raw, keep) for bank, raw in banks.items()},
-        budget=cp.gpu.budget or default_budget(groups, config.block),
-        clock_ns=cp.gpu.clock_ns(),
-        lanes=config.lanes,
-        setup=setup,
-    )
-    return Dispatch(launch, space, cp.launches, code_va, code_end, keep)
 
 
 def pointer(raw: bytes, keep: list[object]) -> tuple[int, int]:
