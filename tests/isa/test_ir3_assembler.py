@@ -6,6 +6,7 @@ import random
 
 import pytest
 from ir3_corpus import ir3_kernels
+from ir3_lines import LINES
 from nak_corpus import missing_packages
 
 from hcqrt.isa.ir3 import Imm, Ir3Error, Reg, assemble, decode, encode, parse, text
@@ -38,6 +39,11 @@ WORDS = [
 
 def test_the_worked_program_assembles_to_its_words():
     assert assemble(PROGRAM) == WORDS
+
+
+@pytest.mark.parametrize(("code", "line"), LINES)
+def test_lines_assemble_to_the_words_of_mesas_assembler(code, line):
+    assert assemble(line) == [code]
 
 
 def test_branches_go_to_labels_distances_and_numbers():

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from ir3_corpus import ir3_kernels, mesa_texts
+from ir3_lines import LINES
 from nak_corpus import missing_packages
 
 from hcqrt.isa.ir3 import Ir3Error, decode, disassemble, pack, text
@@ -34,6 +35,16 @@ KNOWN = [
 @pytest.mark.parametrize(("code", "line"), KNOWN)
 def test_known_words_print_as_the_facts_say(code, line):
     assert text(decode(code)) == line
+
+
+@pytest.mark.parametrize(("code", "line"), LINES)
+def test_words_of_mesas_assembler_print_as_its_input(code, line):
+    assert text(decode(code)) == line
+
+
+@NEEDS_MESA
+def test_mesas_disassembler_agrees_with_the_list():
+    assert mesa_texts([code for code, _ in LINES]) == [line for _, line in LINES]
 
 
 def test_a_program_prints_line_by_line():

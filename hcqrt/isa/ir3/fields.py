@@ -138,7 +138,6 @@ class Number(Mod):
     signed: bool = False
     plus: int = 0
     style: str = "plain"
-    least: int | None = None
     only: int | None = None
     optional: bool = False
 
@@ -151,7 +150,7 @@ class Number(Mod):
         return value
 
     def check(self, value: int) -> None:
-        if (self.least is not None and value < self.least) or (self.only is not None and value != self.only):
+        if self.only is not None and value != self.only:
             raise self.wrong(value)
 
     def encode(self, value: Value) -> int:

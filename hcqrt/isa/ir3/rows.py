@@ -9,16 +9,17 @@ from functools import cache
 from . import table
 from .expand import resource_lines, texture_lines
 from .fields import UNSET, Enum, Flag, Mod, Number, Pieces, Words, WriteMask, ones
+from .memory_slots import ConstDstSlot, IndexSlot, ScaledSlot
 from .model import A0_X, A1_X
 from .moves import MoveDst, MoveSource
 from .names import ENUMS, FLAG_TEXTS
 from .row import FLAG_BITS, Precision, Row
-from .slots import ConstDstSlot, FixedReg, IndexSlot, PredSlot, RegSlot, ScaledSlot, Slot, TargetSlot
+from .slots import FixedReg, PredSlot, RegSlot, Slot, TargetSlot
 from .sources import NarrowSource, PlainSource, WideSource
 
 FIELD = re.compile(
     r"(?P<name>\w+)=(?P<kind>[A-Za-z]\w*)@(?P<at>\d+(?:\+\d+)?(?:,\d+(?:\+\d+)?)*)(?::(?P<rule>src_type|dst_type|src|dst|type|yes))?"
-    r"(?P<marks>[!%~]*)(?P<bits>(?:[rnaipm]\d+)*)(?:=(?P<value>\w+))?$"
+    r"(?P<marks>[!%~]*)(?P<bits>(?:[rnip]\d+)*)(?:=(?P<value>\w+))?$"
 )
 NEG_AT, ABS_AT = 14, 15  # in a source of 16 bits
 CATEGORY_LSB = 61
@@ -36,29 +37,26 @@ def _enum(name: str, kind: str, pieces: Pieces, value: str | None) -> Enum:
     return Enum(name, pieces, names, "({})" if kind == "round" else "{}")
 
 
-def _mod(match: re.Match[str], marks: str, numbers: dict[str, int]) -> Mod:
+def _mod(match: re.Match[str], numbers: dict[str, int]) -> Mod:
     name, kind, pieces, value = match["name"], match["kind"], _pieces(match["at"]), match["value"]
+    marks = match["marks"]
     if kind == "flag":
-        return Flag(
-            name,
-            pieces,
-            FLAG_TEXTS.get(name, f".{name}"),
-            "~" in marks,
-            only=None if value is None else bool(int(value)),
-        )
+        only_flag = None if value is None else bool(int(value))
+        return Flag(name, pieces, FLAG_TEXTS.get(name, f".{name}"), "~" in marks, only_flag)
     if kind == "mask":
         return WriteMask(name, pieces)
     if kind == "words":
         return Words(name, pieces)
-    if kind in ("u", "s", "o", "so", "oz", "pow"):
+    if kind in ("u", "o", "so", "oz", "pow"):
         style = {"o": "offset", "so": "offset", "oz": "offset", "pow": "power"}.get(kind, "plain")
         only = None if value is None else int(value)
-        return Number(name, pieces, kind[0] == "s", numbers.get("p", 0), style, numbers.get("m"), only, kind == "oz")
+        return Number(name, pieces, kind[0] == "s", numbers.get("p", 0), style, only, kind == "oz")
     return _enum(name, kind, pieces, value)
 
 
-def _slot(match: re.Match[str], opcode: str, marks: str, numbers: dict[str, int]) -> Slot | None:
-    name, kind, rule = match["name"], match["kind"], match["rule"] or ""
+def _slot(match: re.Match[str], opcode: str, numbers: dict[str, int]) -> Slot | None:
+    """None where the kind is no operand."""
+    name, kind, rule, marks = match["name"], match["kind"], match["rule"] or "", match["marks"]
     lsb = int(match["at"]) if match["at"].isdigit() else 0
     r, neg, index = numbers.get("r", UNSET), numbers.get("n", UNSET), numbers.get("i", UNSET)
     if kind == "R":
@@ -88,28 +86,25 @@ def _fields(spec: str, opcode: str) -> tuple[dict[str, Mod], dict[str, Slot]]:
         match = FIELD.match(item)
         if match is None:
             raise AssertionError(f"table: field {item!r}")
-        numbers = {letter: int(number) for letter, number in re.findall(r"([rnaipm])(\d+)", match["bits"])}
-        slot = _slot(match, opcode, match["marks"], numbers)
+        numbers = {letter: int(number) for letter, number in re.findall(r"([rnip])(\d+)", match["bits"])}
+        slot = _slot(match, opcode, numbers)
         if slot is not None:
             slots[slot.name] = slot
         else:
-            mods[match["name"]] = _mod(match, match["marks"], numbers)
+            mods[match["name"]] = _mod(match, numbers)
     return mods, slots
 
 
-def _other(spec: str) -> tuple[tuple[str, ...], Precision, tuple[int, int] | None, tuple[int, int] | None]:
-    flags = tuple(word for word in spec.split() if word in FLAG_BITS)
-    numbers = dict(re.findall(r"(full|conv|dstfull|rpt|nop)([\d+,]+)", spec))
-    precision = Precision(
-        int(numbers.get("full", UNSET)),
-        "narrow" not in spec.split(),
-        int(numbers.get("conv", UNSET)),
-        int(numbers.get("dstfull", UNSET)),
-    )
-    repeat, delay = (
-        tuple(map(int, re.findall(r"\d+", numbers[name]))) if name in numbers else None for name in ("rpt", "nop")
-    )
-    return flags, precision, repeat, delay  # type: ignore[return-value]  # pairs, by the table
+def _pair(spec: str | None) -> tuple[int, int] | None:
+    if spec is None:
+        return None
+    first, second = re.findall(r"\d+", spec)
+    return int(first), int(second)
+
+
+def _precision(words: list[str], numbers: dict[str, str]) -> Precision:
+    full, conv, dst_full = (int(numbers.get(name, UNSET)) for name in ("full", "conv", "dstfull"))
+    return Precision(full, "narrow" not in words, conv, dst_full)
 
 
 def _parts(template: str, opcode: str) -> tuple[str, ...]:
@@ -125,7 +120,10 @@ def _line_rows(line: str) -> Iterator[Row]:
     for lsb, width, value in re.findall(r"(\d+)\+(\d+):(\d+)", fixed_spec):
         fixed |= int(value) << int(lsb)
         mask |= ones(int(lsb), int(width))
-    flags, precision, repeat, delay = _other(other)
+    words = other.split()
+    flags = tuple(word for word in words if word in FLAG_BITS)
+    numbers = dict(re.findall(r"(full|conv|dstfull|rpt|nop)([\d+,]+)", other))
+    precision, repeat, delay = _precision(words, numbers), _pair(numbers.get("rpt")), _pair(numbers.get("nop"))
     for name in names:
         opcode, _, number = name.partition("=")
         key = Number("opcode", _pieces(place))

@@ -9,15 +9,15 @@ fixed       `lsb+width:value`: bits that must hold a value other than zero. Bits
 other       the flags sy ss jp ul eq · rpt40+2 repeat count · nop43,51 bits that count a delay while nothing repeats ·
             full52 set: sources of 32 bits; wide, narrow: always or never so · conv46 set: the destination has the other width ·
             dstfull46 set: destination of 32 bits.
-fields      name=kind@lsb+width[,lsb+width: higher bits][:rule][options]; fields that are operands:
-            R register · W, N, NI, NN, P, M source (16 bits; 13 bits with constants, immediates or neither; register; of a move) ·
-            D destination of a move · A a0.x or a1.x · I register or immediate · K constant destination · X scaled register offset · T target · C predicate.
-            Other kinds: flag, u number, s signed, o offset printed with a sign, so both, oz one that
-            other rows lack, pow 2 << code, words 32 * (code + 1),
-            mask write mask, and the enums of names.py.
-            rule: which width an operand has (slots.py, Context.is_half).
-options     ! the h is not printed · % printed by number · ~ shown when clear · r43 n14 a15 bits of (r), (neg), (abs) ·
-            i23 bit that makes it an immediate, or the inversion bit · p1 value is 1 more · m1 least value · =x the one legal value.
+fields      name=kind@lsb+width[,lsb+width: higher bits][:rule][options]; kinds that are operands:
+            R register · W source of 16 bits · N, NI, NN source of 13 bits with constants, immediates or neither ·
+            P source that is a register · M, D source and destination of a move · A a0.x or a1.x ·
+            I register or immediate · X scaled register offset · K constant destination · T target · C predicate.
+            Others: flag · u number · o offset, printed with its sign · so the same in two's complement · oz one that another
+            row lacks · pow 2 << code · words 32 * (code + 1) · mask write mask · an enum of names.py.
+            rule: what an operand's width follows (slots.py, Context.is_half).
+options     ! the h is not printed · % printed by number · ~ shown when clear · r43 n14 bits of (r) and (neg) · i23 bit that
+            makes it an immediate, or the inversion bit · p1 the value is 1 more · =x the one legal value, or where (r) is legal.
 opcodes     `lsb+width` where they lie (several with `,`, low bits first), then name=number.
 
 Sources: facts measured with Mesa's compiler and disassembler; Mesa's ISA description for what its compiler does not emit.
