@@ -151,5 +151,5 @@ class FaultWatch:
                     found = [f"no fault report: {error}"]
         count = dev.kgsl.fault_count(context)
         if count is not None and count[0]:
-            found.append(f"{count[0]} faults of this context, the last at timestamp {count[1]}")
+            found.append(f"faults of this context: {count[0]}, the last at timestamp {count[1]}")
         return found
