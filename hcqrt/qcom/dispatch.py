@@ -79,8 +79,10 @@ def dispatch(chip: Chip, shader: Shader, shape: Shape, place: Place, private: Pr
     words += pm4.load_state("SB6_CS_SHADER", "ST6_SHADER", place.code, units)
     words += tables(chip, shader, place)
     if shader.opencl_launch:
-        return words + pm4.command("CP_RUN_OPENCL", 0)
-    return words + pm4.command("CP_EXEC_CS", 0, *shape.groups)
+        words += pm4.command("CP_RUN_OPENCL", 0)
+    else:
+        words += pm4.command("CP_EXEC_CS", 0, *shape.groups)
+    return words + without_tables(shader)
 
 
 def modes(chip: Chip, shader: Shader) -> list[Any]:
@@ -177,9 +179,16 @@ def tables(chip: Chip, shader: Shader, place: Place) -> list[Any]:
         preload = min(len(shader.textures), chip.arch.textures_preload)
         words += pm4.load_state("SB6_CS_TEX", "ST6_CONSTANTS", place.textures, preload)
         words += write(SP_CS_TEX_CONST(place.textures))
-        words += write(SP_CS_TEX_COUNT(len(shader.textures)))
     if shader.images:
         words += pm4.load_state("SB6_CS_SHADER", "ST6_IBO", place.images, shader.images)
         words += write(SP_CS_IBO(place.images))
-        words += write(SP_CS_IBO_COUNT(shader.images))
+    if shader.textures or shader.images:
+        words += write(SP_CS_TEX_COUNT(len(shader.textures))) + write(SP_CS_IBO_COUNT(shader.images))
     return words
+
+
+def without_tables(shader: Shader) -> list[Any]:
+    """After a launch with images: registers persist, and launches without images do not write these."""
+    if not shader.textures and not shader.images:
+        return []
+    return pm4.wait_for_idle() + write(SP_CS_TEX_COUNT(0)) + write(SP_CS_IBO_COUNT(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +47,12 @@ class QCOMProgram(HCQProgram):
                 f"kernel {self.name} wants {shader.private_bytes} bytes of private memory per fibre, more than "
                 f"{chip.name} with {chip.fibres_per_sp} fibres per processor can have"
             )
+        self._fitting = chip.max_threads(shader.full_regs, shader.half_regs, shader.merged_regs)
         self.resources = Resources(
             registers=shader.full_regs * 4,
             shared_bytes=shader.shared_bytes,
             local_bytes=shader.private_bytes,
-            max_threads=chip.max_threads(shader.full_regs, shader.half_regs, shader.merged_regs),
+            max_threads=min(self._fitting, math.prod(shader.required_local or (self._fitting,))),
         )
         room = len(shader.block) if shader.arguments is not None else len(shader.block) + UNLISTED_ROOM
         self.param_base = DRIVER_PARAM_BYTES if shader.driver_params else 0
@@ -109,11 +111,11 @@ class QCOMProgram(HCQProgram):
         shader, chip = self.shader, self.dev.chip
         if threads > chip.arch.threads_max:
             raise LaunchError(f"{self.name}: {threads} threads in a workgroup, the limit is {chip.arch.threads_max}")
-        if threads > self.resources.max_threads:
+        if threads > self._fitting:
             raise LaunchError(
                 f"{self.name}: {threads} threads with {shader.full_regs} full and {shader.half_regs} half registers "
                 f"each exceed the register file of {self.arch} ({chip.reg_vec4} vectors); "
-                f"{self.resources.max_threads} threads would fit"
+                f"{self._fitting} threads would fit"
             )
 
     # arguments

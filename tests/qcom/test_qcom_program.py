@@ -246,6 +246,7 @@ def test_descriptors_lie_in_the_slot_in_the_order_of_their_kinds(qcom):
 
 def test_a_fixed_local_size_is_insisted_on(qcom, buffers, nothing_submitted):
     program = qcom.program(ir3_image(IR3_ADD_FIVE, local_size_variable=0, local_x=32, local_y=2, local_z=1), "add")
+    assert program.resources.max_threads == 64
     with pytest.raises(LaunchError, match=r"compiled for local_size \(32, 2, 1\), \(64, 1, 1\) was given"):
         program(*buffers, local_size=(64, 1, 1))
     program.close()
