@@ -24,12 +24,23 @@ MAX_IB_WORDS = 0xFFFFF
 
 
 @dataclass(eq=False)
-class Frame:
-    """A command buffer that is being run: its words as they were when it began, and how far it got."""
+class Words:
+    """Command words as they were at some time, and how far they have been run."""
 
     va: int
     words: memoryview
     position: int = 0
+
+    def check_unchanged(self, space: GpuAddressSpace, when: str) -> None:
+        """Words still to come must be as they were: the hardware may have read them. Raises Refused and MmuFault."""
+        rest = self.words[self.position :]
+        va = self.va + 4 * self.position
+        now = memoryview(space.read(va, 4 * len(rest))).cast("I") if len(rest) else rest
+        if now != rest:
+            index = next(i for i in range(len(rest)) if now[i] != rest[i])
+            raise Refused(
+                f"command words at {va + 4 * index:#x} changed from {rest[index]:#010x} to {now[index]:#010x} {when}"
+            )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -64,7 +75,7 @@ class CommandProcessor:
         self.marker: int | None = None  # mode of the last CP_SET_MARKER
         self.launches = 0
         self.in_flight: deque[Dispatch] = deque()  # started, and not waited for
-        self.frames: list[Frame] = []
+        self.frames: list[Words] = []
         self.queue: deque[tuple[int, int]] = deque()
         self.parked = False
 
@@ -88,7 +99,8 @@ class CommandProcessor:
         MmuFault; the packet at fault is not passed."""
         moved = False
         if self.parked:
-            self.check_unchanged()
+            for frame in self.frames:
+                frame.check_unchanged(self.space, f"while their buffer at {frame.va:#x} was running")
             self.parked = False
         while True:
             while self.frames and self.frames[-1].position == len(self.frames[-1].words):
@@ -113,22 +125,9 @@ class CommandProcessor:
             raise Refused(f"CP_INDIRECT_BUFFER to {va:#x}: more than {MAX_LEVEL} levels of command buffers")
         if va % 4 or not 0 < words <= MAX_IB_WORDS:
             raise Refused(f"command buffer at {va:#x} of {words:#x} dwords: not aligned, empty or too long")
-        self.frames.append(Frame(va, memoryview(self.space.read(va, 4 * words)).cast("I")))
+        self.frames.append(Words(va, memoryview(self.space.read(va, 4 * words)).cast("I")))
 
-    def check_unchanged(self) -> None:
-        """Words still to come must be as they were when the buffer was taken up: the hardware may have read them."""
-        for frame in self.frames:
-            rest = frame.words[frame.position :]
-            va = frame.va + 4 * frame.position
-            now = memoryview(self.space.read(va, 4 * len(rest))).cast("I") if len(rest) else rest
-            if now != rest:
-                index = next(i for i in range(len(rest)) if now[i] != rest[i])
-                raise Refused(
-                    f"command words at {va + 4 * index:#x} changed from {rest[index]:#010x} to {now[index]:#010x} "
-                    f"while their buffer at {frame.va:#x} was running"
-                )
-
-    def packet(self, frame: Frame) -> None:
+    def packet(self, frame: Words) -> None:
         """Run one packet and pass it."""
         words, at = frame.words, frame.position
         kind, target, count = decode_header(words[at])

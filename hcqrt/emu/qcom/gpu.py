@@ -11,7 +11,7 @@ from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.executor import Launcher, run_kernel
 from hcqrt.emu.memory import MmuFault
 from hcqrt.emu.qcom.chips import EmuChip
-from hcqrt.emu.qcom.cp import CommandProcessor
+from hcqrt.emu.qcom.cp import CommandProcessor, Words
 from hcqrt.emu.qcom.trouble import BAD_PACKET, PAGE_FAULT, GpuFault, Refused, WorkFault
 from hcqrt.emu.refusal import EmulatorRefusal
 
@@ -38,7 +38,8 @@ def no_listener(fault: GpuFault) -> None:
 class Submission:
     """Command buffers that one GPU_COMMAND handed over: `ibs` are (va, dwords), read when their turn comes.
 
-    `ready` is asked before it starts (sync points); `started` and `done` are called once each, `done` in order.
+    `ready` is asked before it starts (sync points); `started` and `done` are called once each, `done` in order. What
+    lies in `watch` when it is submitted must still lie there when it starts: the hardware may read ahead.
     """
 
     timestamp: int
@@ -46,7 +47,9 @@ class Submission:
     done: Callable[[], None] = nothing
     started: Callable[[], None] = nothing
     ready: Callable[[], bool] = always
+    watch: Sequence[tuple[int, int]] = ()
     running: bool = field(default=False, init=False)
+    words: list[Words] = field(default_factory=list, init=False)  # what lay in `watch`
 
 
 class GpuContext:
@@ -60,8 +63,17 @@ class GpuContext:
         self.cp = CommandProcessor(gpu, space)
 
     def submit(self, submission: Submission) -> None:
-        """Queue it. Nothing is read or run before the GPU's next turn."""
+        """Queue it. Nothing is run before the GPU's next turn."""
+        if self.gpu.strict:
+            submission.words = [words for va, count in submission.watch if (words := self.look(va, count)) is not None]
         self.pending.append(submission)
+
+    def look(self, va: int, count: int) -> Words | None:
+        """Command words as they are now; None where something is not mapped, which running them will find."""
+        try:
+            return Words(va, memoryview(self.space.read(va, 4 * count)).cast("I"))
+        except MmuFault:
+            return None
 
     def kill(self) -> None:
         """Drop everything queued; `done` is not called. The context can be used again, with fresh registers."""
@@ -95,6 +107,8 @@ class GpuContext:
             if not submission.ready():
                 return False
             submission.running = True
+            for words in submission.words:
+                words.check_unchanged(self.space, "after they were submitted")
             submission.started()
             self.cp.start(submission.ibs)
         moved = self.cp.run()

@@ -73,6 +73,26 @@ def test_buffers_are_read_when_their_turn_comes(bench: Bench) -> None:
     assert bench.u32(DATA_VA) == 8
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_words_that_are_watched_must_not_change_before_they_run(bench: Bench, watched: bool) -> None:
+    va = bench.store(*store(7, DATA_VA))
+    bench.context.submit(Submission(1, [(va, 4)], watch=[(va, 4)] if watched else []))
+    bench.space.write_u32(va + 12, 8)
+    if watched:
+        text = rf"{va + 12:#x} changed from 0x00000007 to 0x00000008 after they were submitted"
+        with pytest.raises(EmulatorRefusal, match=text):
+            bench.gpu.run()
+    else:
+        bench.gpu.run()
+    assert bench.u32(DATA_VA) == (0 if watched else 8)
+
+
+def test_watched_words_that_are_not_mapped_fault_when_they_run(bench: Bench) -> None:
+    bench.context.submit(Submission(1, [(UNMAPPED_VA, 4)], watch=[(UNMAPPED_VA, 4)]))
+    bench.gpu.run()
+    assert (bench.faults[0].kind, bench.faults[0].address) == (PAGE_FAULT, UNMAPPED_VA)
+
+
 def test_words_that_change_under_a_running_buffer_are_refused(bench: Bench) -> None:
     va = bench.submit(*wait(1), *store(7, DATA_VA))
     bench.space.write_u32(va + 4 * 10, 8)
