@@ -18,7 +18,6 @@ from hcqrt.mmio import MMIOInterface
 
 NODE = "/dev/kgsl-3d0"
 SYSFS = "/sys/class/kgsl/kgsl-3d0"
-MMAP_ID_SHIFT = 12  # mmap takes an object's id in pages of 4 KiB, whatever the machine's page size is
 OBJECT_BYTES_MAX = (1 << 32) - 1
 SYNC_OBJECTS_MAX = 128  # of one GPUOBJ_SYNC
 FOREVER_MS = 1 << 31  # timeouts from here on, and 0, mean forever
@@ -138,7 +137,7 @@ class KgslClient:
     def mmap(self, number: int, nbytes: int) -> MMIOInterface:
         """Map an object for the host; `nbytes` as GPUOBJ_ALLOC gave them. Raises OutOfMemory."""
         try:
-            return self.fd.mmap(nbytes, number << MMAP_ID_SHIFT)
+            return self.fd.mmap(nbytes, number * self.system.page_size)  # an id in the place of a page offset
         except OSError as error:
             failure = ioctl_error(f"mmap of object {number}", NODE, error, f"{nbytes} bytes; see ulimit -v and -n")
             if error.errno in (errno_codes.ENOMEM, errno_codes.EAGAIN):

@@ -38,9 +38,8 @@ def test_the_context_s_flags_are_read_back(client):
     client.destroy_context(context)
 
 
-def test_an_object_is_mapped_by_its_id_in_pages_of_4_kib(adreno_machine):
-    system = adreno_machine()
-    system.page_size = system.page_size  # whatever the host's page size is: the offset is always id << 12
+def test_an_object_is_mapped_by_its_id_as_a_page_offset(adreno):
+    system = adreno
     client = KgslClient(system)
     made = client.alloc(8192, 0)
     mapped = client.fd.mmap
