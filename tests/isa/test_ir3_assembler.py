@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from ir3_corpus import ir3_kernels
 from ir3_lines import LINES
+from ir3_random import ROWS, random_word
 from nak_corpus import missing_packages
 
 from hcqrt.isa.ir3 import Imm, Ir3Error, Reg, assemble, decode, encode, parse, text
-from hcqrt.isa.ir3.codec import _compiled
 
 NEEDS_MESA = pytest.mark.skipif(bool(missing_packages()), reason=f"not installed: {', '.join(missing_packages())}")
 
@@ -107,23 +108,19 @@ def test_errors_name_line_and_reason(source, why):
         assemble(source)
 
 
-def accepted_words(count: int, seed: int) -> list[int]:
+def accepted_words(count: int, seed: int) -> Iterator[int]:
     rng = random.Random(seed)
-    found = []
-    for group in _compiled():
-        for known in group:
-            for _ in range(count):
-                code = known.row.fixed | (rng.getrandbits(64) & rng.getrandbits(64) & (known.owned | known.delay_mask))
-                try:
-                    decode(code)
-                except Ir3Error:
-                    continue
-                found.append(code)
-    return found
+    for known in ROWS * count:
+        code = random_word(known, rng)
+        try:
+            decode(code)
+        except Ir3Error:
+            continue
+        yield code
 
 
 def test_exact_text_of_any_instruction_assembles_to_its_word():
-    words = accepted_words(8, seed=5)
+    words = list(accepted_words(8, seed=5))
     assert len(words) > 2000
     wrong = [hex(code) for code in words if encode(parse(text(decode(code), exact=True))) != code]
     assert wrong == []

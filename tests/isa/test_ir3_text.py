@@ -7,10 +7,10 @@ import random
 import pytest
 from ir3_corpus import ir3_kernels, mesa_texts
 from ir3_lines import LINES
+from ir3_random import BY_CATEGORY, flip_some, random_word
 from nak_corpus import missing_packages
 
 from hcqrt.isa.ir3 import Ir3Error, decode, disassemble, pack, text
-from hcqrt.isa.ir3.codec import _compiled
 
 NEEDS_MESA = pytest.mark.skipif(bool(missing_packages()), reason=f"not installed: {', '.join(missing_packages())}")
 
@@ -83,21 +83,14 @@ def test_every_line_of_the_corpus_equals_mesas():
 
 
 def random_words(per_category: int, seed: int) -> list[int]:
-    """For each category as many words: rows of the table with random fields, a flipped bit here and there."""
+    """For each category as many words: mostly instructions, a flipped bit here and there, and some of pure noise."""
     rng = random.Random(seed)
     words = []
-    for group in _compiled():
-        for _ in range(per_category if group else 0):
-            known = rng.choice(group)
-            noise = rng.choice((rng.getrandbits(64), rng.getrandbits(64) & rng.getrandbits(64)))
-            made = known.row.fixed | (noise & (known.owned | known.delay_mask))
-            words.append(made ^ (1 << rng.randrange(64) if rng.random() < 0.1 else 0))
-        words += [rng.getrandbits(61) | category_of(group) << 61 for _ in range(per_category // 10) if group]
+    for group in BY_CATEGORY:
+        words += [flip_some(random_word(rng.choice(group), rng), rng, 0.1) for _ in range(per_category)]
+        noise = group[0].row.category << 61
+        words += [rng.getrandbits(61) | noise for _ in range(per_category // 10)]
     return words
-
-
-def category_of(group: tuple) -> int:
-    return group[0].row.category
 
 
 @NEEDS_MESA
