@@ -95,7 +95,7 @@ def run(
     ubos: Sequence[tuple[int, int]] = (),
     **state: Any,
 ) -> list[Words]:
-    """The results' words by lane, the same on every core. From c8.x on lie `constants`, in c1.xy the address of `data`."""
+    """The results by lane, the same on every core. From c8.x on lie `constants`, in c1.xy the address of `data`."""
     head = "".join(load(name, row) for row, name in enumerate(inputs))
     tail = "".join(save(name, row) for row, name in enumerate(results))
     code = pack(assemble(START + head + text + END + tail + "end\n"))

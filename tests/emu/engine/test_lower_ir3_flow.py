@@ -270,10 +270,8 @@ def test_a_dispatch_fills_the_registers_that_it_names(core: str) -> None:
     threads, groups = 90, 12
     out, banks = np.zeros((groups, threads, 12), np.uint32), Banks()
     banks.constants[128:148] = np.array([block[1], block[0], grid[1], grid[0], threads], np.uint32).tobytes()
-    result = launch(
-        pack(assemble(text)), [out], core, banks, block=block, grid=grid, group_id=0xC0, group_size=0xC4, group_offset=0xC8,
-        linear_id=4,
-    )  # fmt: skip
+    ids = {"group_id": 0xC0, "group_size": 0xC4, "group_offset": 0xC8, "linear_id": 4}
+    result = launch(pack(assemble(text)), [out], core, banks, block=block, grid=grid, **ids)
     assert result.fault is None
     assert result.instructions == groups * threads * 19
     for group in range(groups):

@@ -6,6 +6,7 @@ ImageShape. Coordinates are integers. Outside: reads give 0 in every component, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ....isa.ir3 import Imm, Operand, Reg
@@ -171,53 +172,51 @@ def dimensions(i: Lowering, shape: ImageShape) -> int:
     return count
 
 
-def raw_element(i: Lowering, slot: int, shape: ImageShape, nbytes: int, offset: int) -> Texel:
+def raw_element(i: Lowering, slot: int, shape: ImageShape, nbytes: int, x: Source, offset: int) -> Texel:
     """Element x + offset of a buffer of elements."""
     if shape.kind != "buffer" or known_format(i, shape).nbytes != nbytes:
         raise i.refuse(
             f"untyped elements of {nbytes} bytes of image {slot}, of kind {shape.kind}, format {shape.format:#x}"
         )
-    (x,) = coordinates(i, i.arg("coord"), 1)
-    if offset:
-        d, x_plus = i.temporary()
-        i.emit("ADD3", d, x, imm=offset)
-        x = x_plus
-    return locate(i, IMAGES, slot, shape, [x], nbytes)
+    d, at = i.temporary()
+    i.emit("ADD3", d, x, imm=offset)
+    return locate(i, IMAGES, slot, shape, [at], nbytes)
 
 
-def raw_elements(
-    i: Lowering, slot: int, shape: ImageShape
-) -> tuple[list[tuple[Operand, int, PredSource]], Source, int, int]:
-    """(register, byte offset, inside) of each component, the first one's address, bytes and width of an element."""
+def raw_elements(i: Lowering, slot: int, shape: ImageShape, access: Callable[[Operand, Texel, int], None]) -> None:
+    """`access` brings one register of an untyped access from or to its element; each is checked by itself."""
     nbytes, width = i.mod("type", ELEMENTS)
-    if i.number("dims") != 1:
-        raise i.refuse("an untyped access with more than one coordinate")
+    i.mod("dims", {1: None})
     count = i.number("components")
     offset = i.number("offset") if "offset" in i.instruction.mods else 0
-    first = raw_element(i, slot, shape, nbytes, offset)
-    d, size = i.temporary()
-    i.emit("MOV", d, elements(i, IMAGES, slot))
+    (x,) = coordinates(i, i.arg("coord"), 1)
     registers = following(i, "value", count)
-    (x,) = coordinates(i, i.instruction.args["coord"], 1)
-    parts: list[tuple[Operand, int, PredSource]] = []
+    d, kept = i.temporary()
+    i.emit("MOV", d, x)  # a register of the access may be the coordinate's
     for k, operand in enumerate(registers):
-        to_x, at = i.temporary()
-        i.emit("ADD3", to_x, x, imm=offset + k)
-        parts.append((operand, k * nbytes, within(i, [(at, size)])))
-    return parts, first.address, nbytes, width
+        mark = i.mark()
+        access(operand, raw_element(i, slot, shape, nbytes, kept, offset + k), width)
+        i.settle(mark)
+
+
+def raw_load(i: Lowering, operand: Operand, texel: Texel, width: int) -> None:
+    target, (d, value) = i.target(operand), i.temporary()
+    i.emit("MOV", d, ZERO)
+    i.emit("LD", d, texel.address, ZERO, flags=u.A64, width=width, space=u.S_GLOBAL, guard=texel.inside)
+    i.emit("MOV", target, value)
+
+
+def raw_store(i: Lowering, operand: Operand, texel: Texel, width: int) -> None:
+    assert isinstance(operand, Reg)
+    data = i.read(operand)
+    i.emit("ST", u.NO_REG, texel.address, ZERO, data, flags=u.A64, width=width, space=u.S_GLOBAL, guard=texel.inside)
 
 
 @lowers("ldib.b")
 def ldib(i: Lowering) -> None:
     slot, shape = image_slot(i)
     if not is_typed(i):
-        parts, address, _, width = raw_elements(i, slot, shape)
-        for operand, offset, inside in parts:
-            part, (to_value, value) = Part(i, operand), i.temporary()
-            i.emit("MOV", to_value, ZERO)
-            i.emit("LD", to_value, address, ZERO, flags=u.A64, imm=offset, width=width, space=u.S_GLOBAL, guard=inside)
-            i.emit("MOV", part.d, value)
-            part.place()
+        raw_elements(i, slot, shape, lambda operand, texel, width: raw_load(i, operand, texel, width))
         return
     half = access_type(i, shape)
     at = coordinates(i, i.arg("coord"), dimensions(i, shape))
@@ -232,11 +231,7 @@ def stib(i: Lowering) -> None:
     """A typed store must give every component that the format has."""
     slot, shape = image_slot(i)
     if not is_typed(i):
-        parts, address, _, width = raw_elements(i, slot, shape)
-        for operand, offset, inside in parts:
-            assert isinstance(operand, Reg)
-            i.emit("ST", u.NO_REG, address, ZERO, i.read(operand), flags=u.A64, imm=offset, width=width,
-                   space=u.S_GLOBAL, guard=inside)  # fmt: skip
+        raw_elements(i, slot, shape, lambda operand, texel, width: raw_store(i, operand, texel, width))
         return
     half, form, parts_of = access_type(i, shape), known_format(i, shape), components(i, shape)
     at = coordinates(i, i.arg("coord"), dimensions(i, shape))
@@ -271,7 +266,8 @@ def image_atomic(i: Lowering) -> None:
         texel = locate(i, IMAGES, slot, shape, at, 4)
     else:
         i.mod("dims", {1: None})
-        texel = raw_element(i, slot, shape, 4, 0)
+        (x,) = coordinates(i, i.arg("coord"), 1)
+        texel = raw_element(i, slot, shape, 4, x, 0)
     registers = following(i, "value", 3 if name == "cmpxchg" else 2)
     data = [i.read(reg) for reg in registers[1:] if isinstance(reg, Reg)]
     target = i.target(registers[0])
