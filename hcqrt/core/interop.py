@@ -27,6 +27,8 @@ def as_numpy(buffer: HCQBuffer, dtype: Any, shape: tuple[int, ...]) -> Any:
     """
     import numpy
 
+    if buffer.image is not None:
+        raise ValueError(f"{buffer!r} is an image, whose rows do not follow each other; use copyout()")
     view = buffer.cpu_view()
     wanted = numpy.dtype(dtype)
     nbytes = wanted.itemsize

@@ -12,7 +12,7 @@ from hcqrt.autogen.qcom import kgsl_consts as consts
 from hcqrt.autogen.qcom import kgsl_structs as structs
 from hcqrt.autogen.qcom.kgsl_ioctls import GPU_COMMAND
 from hcqrt.bits import U32_MAX, lo32
-from hcqrt.core.channel import RingChannel
+from hcqrt.core.channel import BoundSegment, RingChannel
 from hcqrt.core.signal import HCQSignal
 from hcqrt.core.sints import Sint
 from hcqrt.errors import SignalTimeout
@@ -83,12 +83,21 @@ class QCOMChannel(RingChannel):
 
     def _make_room(self) -> None:
         super()._make_room()
-        if lo32(self.submitted + 1) == 0:  # the GPU's 32 bits start over: nothing in flight may mistake one for another
-            self.wait_progress(self.submitted)
-            self.submitted += 1
-            self.progress.value = self.submitted
-            self._full_at = self.submitted + self._room
+        if lo32(self.submitted) == U32_MAX:
+            self._start_over()
         self._full_at = min(self._full_at, self.submitted | U32_MAX)
+
+    def _start_over(self) -> None:
+        """Go to the next upper half, whose low one is 0, with nothing in flight that could mistake one for another."""
+        self.wait_progress(self.submitted)
+        self.submitted = (self.submitted | U32_MAX) + 1
+        self.progress.value = self.submitted
+        self._full_at = self.submitted + self._room
+
+    def submit_bound_again(self, bound: BoundSegment, last: int) -> int:
+        if lo32(self.submitted) >= U32_MAX - 1:  # it may take two submissions, of which only the second stores progress
+            self._start_over()
+        return super().submit_bound_again(bound, last)
 
     def _kick(self, va: int, nwords: int) -> None:
         """Order: words, cleaned imports, fence, ioctl."""

@@ -13,7 +13,7 @@ from hcqrt.autogen.qcom import kgsl_ioctls as ioctls
 from hcqrt.autogen.qcom import kgsl_structs as structs
 from hcqrt.errors import IoctlError, OutOfMemory
 from hcqrt.fileio import FileIOInterface, System
-from hcqrt.ioctl import ioctl_error
+from hcqrt.ioctl import Ioctl, ioctl_error
 from hcqrt.mmio import MMIOInterface
 
 NODE = "/dev/kgsl-3d0"
@@ -24,7 +24,10 @@ FOREVER_MS = 1 << 31  # timeouts from here on, and 0, mean forever
 FAULT_TYPES = consts.KGSL_FAULT_TYPE_MAX
 FAULTS_MAX = 64  # records asked of one kind: a GPU that made more says nothing new in them
 
+AGAIN_MAX = 4000  # tries of a call that the driver asks to repeat: some 100 ms
+
 C = TypeVar("C", bound=Any)
+S = TypeVar("S", bound=ctypes.Structure)
 SyncEntry = tuple[int, int, int, int]  # object id, operation, offset, bytes
 
 
@@ -40,14 +43,28 @@ class KgslClient:
     def close(self) -> None:
         self.fd.close()
 
+    def _call(self, call: Ioctl[S], *, hint: str = "", **fields: Any) -> S:
+        """One ioctl with these fields. EAGAIN is tried again for a while, as EINTR is by `Ioctl`. Raises IoctlError."""
+        for spins in range(AGAIN_MAX):
+            try:
+                return call(self.fd, hint=hint, **fields)
+            except IoctlError as error:
+                if error.errno != errno_codes.EAGAIN:
+                    raise
+                self.system.back_off(spins)
+        return call(self.fd, hint=hint, **fields)
+
     # properties
 
     def get_property(self, number: int, value: C) -> C:
         """Fill `value` (a ctypes object of the exact size). Raises IoctlError, also for a property it lacks."""
-        ioctls.DEVICE_GETPROPERTY(
-            self.fd, type=number, value=ctypes.addressof(value), sizebytes=ctypes.sizeof(value),
+        self._call(
+            ioctls.DEVICE_GETPROPERTY,
+            type=number,
+            value=ctypes.addressof(value),
+            sizebytes=ctypes.sizeof(value),
             hint=f"property {number:#x}",
-        )  # fmt: skip
+        )
         return value
 
     def optional_property(self, number: int, value: C) -> C | None:
@@ -80,9 +97,11 @@ class KgslClient:
         """How often this context faulted, and the last timestamp; None on kernels that do not say."""
         fault = structs.kgsl_context_property_fault()
         query = structs.kgsl_context_property(
-            data=ctypes.addressof(fault), size=ctypes.sizeof(fault), type=consts.KGSL_CONTEXT_PROP_FAULTS,
+            data=ctypes.addressof(fault),
+            size=ctypes.sizeof(fault),
+            type=consts.KGSL_CONTEXT_PROP_FAULTS,
             contextid=context,
-        )  # fmt: skip
+        )
         if self.optional_property(consts.KGSL_PROP_CONTEXT_PROPERTY, query) is None:
             return None
         return fault.faults, fault.timestamp
@@ -94,20 +113,23 @@ class KgslClient:
         if level is not None:
             constraint.type, constraint.size = consts.KGSL_CONSTRAINT_PWRLEVEL, ctypes.sizeof(data)
             constraint.data = ctypes.addressof(data)
-        ioctls.SETPROPERTY(
-            self.fd, type=consts.KGSL_PROP_PWR_CONSTRAINT, value=ctypes.addressof(constraint),
-            sizebytes=ctypes.sizeof(constraint), hint="power constraint",
-        )  # fmt: skip
+        self._call(
+            ioctls.SETPROPERTY,
+            type=consts.KGSL_PROP_PWR_CONSTRAINT,
+            value=ctypes.addressof(constraint),
+            sizebytes=ctypes.sizeof(constraint),
+            hint="power constraint",
+        )
 
     # contexts
 
     def create_context(self, flags: int) -> tuple[int, int]:
         """Its id, and which of the flags the kernel took."""
-        made = ioctls.DRAWCTXT_CREATE(self.fd, flags=flags, hint=f"flags {flags:#x}")
+        made = self._call(ioctls.DRAWCTXT_CREATE, flags=flags, hint=f"flags {flags:#x}")
         return made.drawctxt_id, made.flags
 
     def destroy_context(self, context: int) -> None:
-        ioctls.DRAWCTXT_DESTROY(self.fd, drawctxt_id=context, hint=f"context {context}")
+        self._call(ioctls.DRAWCTXT_DESTROY, drawctxt_id=context, hint=f"context {context}")
 
     # memory objects
 
@@ -116,7 +138,7 @@ class KgslClient:
         if not 0 < nbytes <= OBJECT_BYTES_MAX:
             raise OutOfMemory(f"{nbytes} bytes asked of {NODE}, which gives 1 to {OBJECT_BYTES_MAX} at a time")
         try:
-            made = ioctls.GPUOBJ_ALLOC(self.fd, size=nbytes, flags=flags, hint=f"{nbytes} bytes asked")
+            made = self._call(ioctls.GPUOBJ_ALLOC, size=nbytes, flags=flags, hint=f"{nbytes} bytes asked")
         except IoctlError as error:
             if error.errno in (errno_codes.ENOMEM, errno_codes.ENOSPC):
                 raise OutOfMemory(str(error)) from error
@@ -126,13 +148,13 @@ class KgslClient:
 
     def info(self, number: int) -> structs.kgsl_gpuobj_info:
         """Where an object lies for the GPU, its size and flags."""
-        return ioctls.GPUOBJ_INFO(self.fd, id=number, hint=f"object {number}")
+        return self._call(ioctls.GPUOBJ_INFO, id=number, hint=f"object {number}")
 
     def free(self, number: int) -> None:
         """The GPU no longer uses it. Twice is fine."""
         if number in self._objects:
             self._objects.remove(number)
-            ioctls.GPUOBJ_FREE(self.fd, id=number, hint=f"object {number}")
+            self._call(ioctls.GPUOBJ_FREE, id=number, hint=f"object {number}")
 
     def mmap(self, number: int, nbytes: int) -> MMIOInterface:
         """Map an object for the host; `nbytes` as GPUOBJ_ALLOC gave them. Raises OutOfMemory."""
@@ -160,8 +182,8 @@ class KgslClient:
 
     def _import(self, kind: int, place: ctypes.Structure, length: int, flags: int, hint: str) -> int:
         try:
-            made = ioctls.GPUOBJ_IMPORT(
-                self.fd, priv=ctypes.addressof(place), priv_len=length, flags=flags, type=kind, hint=hint
+            made = self._call(
+                ioctls.GPUOBJ_IMPORT, priv=ctypes.addressof(place), priv_len=length, flags=flags, type=kind, hint=hint
             )
         except IoctlError as error:
             if error.errno == errno_codes.ENOMEM:
@@ -183,16 +205,19 @@ class KgslClient:
             for item, (number, operation, offset, nbytes) in zip(array, batch, strict=True):
                 item.id, item.offset, item.length = number, offset, nbytes
                 item.op = operation | consts.KGSL_GPUMEM_CACHE_RANGE
-            ioctls.GPUOBJ_SYNC(
-                self.fd, objs=ctypes.addressof(array), obj_len=ctypes.sizeof(structs.kgsl_gpuobj_sync_obj),
-                count=len(batch), hint=f"{len(batch)} objects",
-            )  # fmt: skip
+            self._call(
+                ioctls.GPUOBJ_SYNC,
+                objs=ctypes.addressof(array),
+                obj_len=ctypes.sizeof(structs.kgsl_gpuobj_sync_obj),
+                count=len(batch),
+                hint=f"{len(batch)} objects",
+            )
 
     # timestamps
 
     def read_timestamp(self, context: int, kind: int) -> int:
         """KGSL_TIMESTAMP_CONSUMED, _RETIRED or _QUEUED of a context."""
-        return int(ioctls.CMDSTREAM_READTIMESTAMP_CTXTID(self.fd, context_id=context, type=kind).timestamp)
+        return int(self._call(ioctls.CMDSTREAM_READTIMESTAMP_CTXTID, context_id=context, type=kind).timestamp)
 
     def wait_timestamp(self, context: int, timestamp: int, timeout_ms: int) -> bool:
         """Sleep until a timestamp has retired. False when the time is over or a signal came: look, then call again.
@@ -217,10 +242,15 @@ class KgslClient:
     def timestamp_event(self, context: int, timestamp: int) -> int:
         """A sync file that becomes readable when the timestamp has retired; the caller closes it with os.close."""
         fence = structs.kgsl_timestamp_event_fence(fence_fd=-1)
-        ioctls.TIMESTAMP_EVENT(
-            self.fd, type=consts.KGSL_TIMESTAMP_EVENT_FENCE, timestamp=timestamp, context_id=context,
-            priv=ctypes.addressof(fence), len=ctypes.sizeof(fence), hint=f"context {context}, timestamp {timestamp}",
-        )  # fmt: skip
+        self._call(
+            ioctls.TIMESTAMP_EVENT,
+            type=consts.KGSL_TIMESTAMP_EVENT_FENCE,
+            timestamp=timestamp,
+            context_id=context,
+            priv=ctypes.addressof(fence),
+            len=ctypes.sizeof(fence),
+            hint=f"context {context}, timestamp {timestamp}",
+        )
         os.set_inheritable(fence.fence_fd, False)
         return int(fence.fence_fd)
 
@@ -231,9 +261,9 @@ class KgslClient:
         size = ctypes.sizeof(structs.kgsl_fault)
         faults = (structs.kgsl_fault * FAULT_TYPES)()
         query: dict[str, Any] = {"faultsize": size, "context_id": context, "hint": f"context {context}"}
-        count = ioctls.GET_FAULT_REPORT(self.fd, **query).faultnents
+        count = self._call(ioctls.GET_FAULT_REPORT, **query).faultnents
         count = min(count or FAULT_TYPES, FAULT_TYPES)
-        ioctls.GET_FAULT_REPORT(self.fd, faultlist=ctypes.addressof(faults), faultnents=count, **query)
+        self._call(ioctls.GET_FAULT_REPORT, faultlist=ctypes.addressof(faults), faultnents=count, **query)
         known = [fault for fault in faults[:count] if fault.type == consts.KGSL_FAULT_TYPE_PAGEFAULT and fault.count]
         if not known:
             return []
@@ -243,5 +273,5 @@ class KgslClient:
         wanted = structs.kgsl_fault(
             fault=ctypes.addressof(records), type=consts.KGSL_FAULT_TYPE_PAGEFAULT, count=number, size=record_bytes
         )
-        ioctls.GET_FAULT_REPORT(self.fd, faultlist=ctypes.addressof(wanted), faultnents=1, **query)
+        self._call(ioctls.GET_FAULT_REPORT, faultlist=ctypes.addressof(wanted), faultnents=1, **query)
         return [(record.fault_addr, record.fault_type) for record in records]

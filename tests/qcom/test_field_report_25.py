@@ -295,3 +295,19 @@ def test_errors_are_of_the_base_class(qcom, adreno):
     adreno.inject("ioctl", SUBMIT, errno=errno.EPROTO)
     with pytest.raises(HCQError):
         qcom.compute_queue().q(*nop(1)).submit(qcom)
+
+
+@pytest.mark.parametrize(("status", "words"), [(1, "its own work"), (2, "somebody else's"), (3, "unknown reason")])
+def test_every_reset_status_is_sticky_and_in_words(adreno, monkeypatch, status, words):
+    dev = hcqrt.open_device("QCOM", adreno)
+    monkeypatch.setattr(dev.kgsl, "reset_status", lambda context: status)
+    for _ in range(2):
+        with pytest.raises(DeviceFault, match=words):
+            dev.synchronize()
+    dev.close()
+
+
+def test_a_call_that_the_driver_asks_to_repeat_is_repeated(qcom, adreno):
+    adreno.inject("ioctl", "IOCTL_KGSL_GPUOBJ_ALLOC", errno=errno.EAGAIN, times=7)
+    with qcom.alloc(3 << 12) as plain:
+        plain.fill(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
+import signal
 import threading
 import time
 
@@ -276,3 +278,61 @@ def test_a_timeout_names_the_wait_and_the_device_goes_on(qcom, adreno):
 def test_a_queue_of_another_device_is_refused(qcom, machine):
     with hcqrt.open_device("QCOM", machine((), qcom="a630")) as other, pytest.raises(HCQError, match="cannot go to"):
         qcom.compute_queue().q(*nop(1)).submit(other)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 3, 4])
+def test_a_bound_queue_in_flight_goes_over_the_wrap(qcom, buffer, left):
+    """Running it again may take two submissions, of which only the second stores the progress."""
+    gate = qcom.new_signal()
+    queue = qcom.compute_queue().wait(gate, 1).q(*mem_write(buffer.va_addr, 3)).bind(qcom)
+    set_counters(qcom, (1 << 32) - 1 - left)
+    queue.submit(qcom)
+    threading.Timer(0.05, setattr, (gate, "value", 1)).start()
+    for _ in range(4):
+        queue.submit(qcom)
+    qcom.channel.wait_progress(qcom.channel.submitted)
+    assert buffer.cpu_view().view(fmt="I").mv[0] == 3 and qcom.channel.submitted > 1 << 32
+    queue.close()
+
+
+@pytest.mark.parametrize("spins", [10, 1_000_000])
+def test_9_ctrl_c_ends_a_wait(qcom, monkeypatch, spins):
+    """Field report 9: Ctrl-C interrupts a wait, also one that sleeps in the driver."""
+    monkeypatch.setattr(core_signal, "SPINS_BEFORE_DRIVER", spins)
+    never = qcom.new_signal()
+    qcom.compute_queue().wait(never, 1).submit(qcom)
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        never.wait(1)
+    assert time.monotonic() - start < 0.6
+    never.value = 1
+
+
+def test_10_a_ring_of_16_entries_holds_at_most_15(adreno):
+    """Field report 10: hang after many submissions."""
+    with small_ring(adreno, ring_entries=16) as dev, dev.alloc(64, cpu_access=True) as memory:
+        dev.synchronize()
+        adreno.inject("stall")
+        before = len(submissions(adreno))
+        dev.wait_timeout_ms = 50
+        with pytest.raises(SignalTimeout):
+            for _ in range(20):
+                dev.compute_queue().q(*nop(1)).submit(dev)
+        assert len(submissions(adreno)) - before == 15
+        adreno.resume()
+        dev.wait_timeout_ms = 20_000
+        for index in range(2000):
+            on_timeline(dev, *mem_write(memory.va_addr, index)).submit(dev)
+        dev.synchronize()
+        assert memory.cpu_view().view(fmt="I").mv[0] == 1999
+
+
+def test_work_runs_on_a_machine_whose_gpu_is_a_thread_of_its_own(machine):
+    system = machine((), qcom="a630", threads=2)
+    with hcqrt.open_device("QCOM", system) as dev, dev.alloc(4096, cpu_access=True) as memory:
+        for index in range(300):
+            on_timeline(dev, *mem_write(memory.va_addr + 4 * (index % 1024), index + 1)).submit(dev)
+        dev.synchronize()
+        assert list(memory.cpu_view().view(fmt="I").mv[:300]) == list(range(1, 301))
+    system.close()
