@@ -180,7 +180,7 @@ def zero(block: Block, offset: int, nbytes: int) -> None:
 
 def copy_block(dest: Block, dest_offset: int, src: Block, src_offset: int, nbytes: int) -> None:
     """Copy between blocks. Holes of the source become holes of the destination, so gigabytes of nothing are cheap."""
-    if nbytes < SPARSE_COPY_BYTES or src.memory is None or dest is src:
+    if nbytes < SPARSE_COPY_BYTES or src.fd == NO_FD or dest is src:
         ctypes.memmove(dest.host_ptr + dest_offset, src.host_ptr + src_offset, nbytes)
         return
     first = src.offset + src_offset

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NODE_MODE = 0o666
 MEMSTORE_PAGES = 8
-SHADOW_BYTES = 1 << 40  # address space for second copies: they are the emulator's, not the machine's
+SHADOW_BYTES = 64 << 30  # second copies of imported memory: they are the emulator's, not the machine's
 
 
 class QcomDriver:
@@ -138,7 +138,12 @@ class QcomDriver:
         return file
 
     def run(self) -> bool:
-        return self.gpu.run()
+        moved = self.gpu.run()
+        if not moved and not self.gpu.stalled:
+            now = self.system.clock_ns()
+            for context in list(self.contexts()):
+                context.watch(now)
+        return moved
 
     def live(self) -> Iterator[LiveObject]:
         for file in self.files:

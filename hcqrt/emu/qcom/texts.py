@@ -7,7 +7,6 @@ from hcqrt.emu.qcom.kgsl.options import KgslOptions
 SYSFS = "/sys/class/kgsl/kgsl-3d0"
 LEVEL_HZ = (710_000_000, 675_000_000, 596_000_000, 520_000_000, 414_000_000, 342_000_000, 257_000_000)  # fastest first
 IDLE_TIMER_MS = 80
-LONG_IB_MS = 2_000
 MAX_LEVEL, MIN_LEVEL = 0, len(LEVEL_HZ) - 1
 
 
@@ -28,7 +27,7 @@ def driver_texts(options: KgslOptions) -> dict[str, str]:
         "force_clk_on": 0,
         "devfreq/governor": "msm-adreno-tz",
         "devfreq/cur_freq": LEVEL_HZ[MIN_LEVEL],
-        "dispatch/drawobj_timeout": LONG_IB_MS,
+        "dispatch/drawobj_timeout": options.ib_timeout_ms,
         "dispatch/fault_throttle_time": options.fault_window_ms,
         "dispatch/fault_throttle_burst": options.fault_burst,
     }

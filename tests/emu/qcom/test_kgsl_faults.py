@@ -118,6 +118,42 @@ def test_a_wait_ends_when_its_context_is_lost(kgsl: Kgsl) -> None:
     assert errno_of(kgsl.wait, context, 1, 0) == "EDEADLK"
 
 
+def test_a_command_that_takes_too_long_loses_its_context(make_kgsl: MakeKgsl) -> None:
+    """The kernel's own timeout, which contexts without fault tolerance do not have (qcom.md §1.5)."""
+    kgsl = make_kgsl()
+    now = [0]
+    kgsl.system.clock_ns = lambda: now[0]  # type: ignore[method-assign]  # a clock that the test moves
+    stream, context, patient = Stream(kgsl), kgsl.context(), kgsl.context(PLAIN | NO_FT)
+    for number in (context, patient):
+        kgsl.submit(number, stream.wait(1, index=1))
+        kgsl.submit(number, stream.write(5))
+    assert stamps(kgsl, context) == [1, 0, 2]
+    now[0] = 2_000_000_000
+    assert stamps(kgsl, context) == [1, 0, 2]
+    now[0] += 1
+    assert stamps(kgsl, context) == [2, 2, 2] and stamps(kgsl, patient) == [1, 0, 2]
+    assert errno_of(kgsl.wait, context, 1) == "EDEADLK" and reset_status(kgsl, context) == GUILTY
+    assert stream.out[0] == 0
+    stream.out[1] = 1
+    kgsl.wait(patient, 2)
+    assert stream.out[0] == 5 and kgsl.system.stats()["faults"] == 1
+
+
+def test_time_in_the_queue_or_in_a_stall_does_not_count(make_kgsl: MakeKgsl) -> None:
+    kgsl = make_kgsl(ib_timeout_ms=20)
+    stream, context, other = Stream(kgsl), kgsl.context(), kgsl.context(PLAIN | NO_FT)
+    kgsl.submit(other, stream.wait(1, index=1))
+    sync = kgsl.pointer("QQI4x", kgsl.pointer("II", other, 1), 8, 0)
+    kgsl.submit(context, stream.write(5), synclist=sync, syncsize=24, numsyncs=1)
+    assert errno_of(kgsl.wait, context, 1, 50) == "ETIMEDOUT", "sync points are waited for without a limit"
+    kgsl.system.inject("stall")
+    stream.out[1] = 1
+    assert errno_of(kgsl.wait, context, 1, 50) == "ETIMEDOUT"
+    kgsl.system.resume()
+    kgsl.wait(context, 1)
+    assert stream.out[0] == 5
+
+
 def test_refused_words_are_loud_when_strict(make_kgsl: MakeKgsl) -> None:
     kgsl = make_kgsl()
     stream, context = Stream(kgsl), kgsl.context()

@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kgsl_client import (
@@ -221,6 +222,9 @@ def test_a_dma_buf(make_kgsl: MakeKgsl, memfd: int, choice: bool) -> None:
         assert view[PAGE : PAGE + 4] == b"abcd"
     assert errno_of(kgsl.mmap, number, 2 * PAGE) == "EINVAL"
     kgsl.call("free", id=number)
+    got = kgsl.call("map_user_mem", fd=memfd, memtype=DMA_BUF)
+    assert (got["len"], got["flags"] & 0xE0) == (2 * PAGE, 4 << 5)
+    kgsl.call("sharedmem_free", gpuaddr=got["gpuaddr"])
 
 
 def test_the_driver_holds_a_dma_buf(kgsl: Kgsl) -> None:
@@ -244,3 +248,22 @@ def test_bad_dma_bufs(kgsl: Kgsl, memfd: int) -> None:
     assert errno_of(import_fd, kgsl, memfd, 1 << 3) == str(NOT_SUPPORTED)
     for fd in (empty, reading, writing):
         os.close(fd)
+
+
+def test_a_large_dma_buf_stays_sparse(kgsl: Kgsl) -> None:
+    fd = os.memfd_create("a dma-buf")
+    os.ftruncate(fd, 16 << 30)
+    os.pwrite(fd, b"abcd", 8 << 30)
+    number = import_fd(kgsl, fd)["id"]
+    stream = Stream(kgsl)
+    kgsl.submit(kgsl.context(), stream.copy(kgsl.va(number) + (8 << 30), stream.data_va))
+    assert bytes(stream.data.mv[:4]) == b"abcd"
+    driver: Any = kgsl.system.drivers[0]
+    assert driver.shadows.resident_bytes() < 1 << 20 and os.fstat(fd).st_blocks * 512 < 1 << 20
+    kgsl.call("free", id=number)
+    os.close(fd)
+
+
+def test_the_memory_of_the_machine_is_no_dma_buf(kgsl: Kgsl) -> None:
+    driver: Any = kgsl.system.drivers[0]
+    assert errno_of(import_fd, kgsl, driver.dram.fd) == "EINVAL"

@@ -31,6 +31,18 @@ def test_a_queue_that_waits_for_the_cpu(make_kgsl: MakeKgsl) -> None:
     assert stream.out[0] == 5
 
 
+def test_a_store_during_a_wait(make_kgsl: MakeKgsl) -> None:
+    for options in ({}, THREADED):
+        kgsl = make_kgsl(options=options)
+        stream, context = Stream(kgsl), kgsl.context()
+        kgsl.submit(context, stream.wait(1, index=1), stream.write(5))
+        store = threading.Timer(0.03, stream.out.__setitem__, (1, 1))
+        store.start()
+        kgsl.wait(context, 1)
+        store.join(5)
+        assert stream.out[0] == 5
+
+
 def test_faults_and_stalls_beside_the_caller(make_kgsl: MakeKgsl) -> None:
     kgsl = make_kgsl(options=THREADED)
     stream, context = Stream(kgsl), kgsl.context()

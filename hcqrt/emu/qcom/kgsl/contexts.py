@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from hcqrt.autogen.qcom import kgsl_consts as c
 from hcqrt.autogen.qcom.kgsl_structs import kgsl_devmemstore
-from hcqrt.emu.qcom.gpu import GpuContext
+from hcqrt.emu.qcom.gpu import GpuContext, Submission
 from hcqrt.emu.qcom.kgsl.errors import refuse
-from hcqrt.emu.qcom.trouble import PAGE_FAULT, GpuFault
+from hcqrt.emu.qcom.trouble import HANG, PAGE_FAULT, GpuFault
 from hcqrt.emu.where import caller
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class KgslContext:
         self.fault_count = self.last_fault_timestamp = 0
         self.where = caller()
         self._fault_times: deque[int] = deque()
+        self._parked: Submission | None = None  # the command that the GPU was seen waiting in, and since when
+        self._parked_ns = 0
         self._events: list[tuple[int, Callable[[], None]]] = []
         gpu.on_fault = self.on_fault
         self._show()
@@ -144,8 +146,25 @@ class KgslContext:
         self.gpu.resume_after_fault()
         self.finished(fault.timestamp)  # a skipped submission retires
 
+    def watch(self, now_ns: int) -> None:
+        """The GPU has stopped: is this context's command waiting for too long? Emulated work itself takes no time."""
+        head = self.gpu.pending[0] if self.gpu.pending else None
+        if head is None or not head.running:
+            self._parked = None
+        elif self._parked is not head:
+            self._parked, self._parked_ns = head, now_ns
+        elif now_ns - self._parked_ns > self.driver.options.ib_timeout_ms * NS_PER_MS and self.tolerant:
+            self.driver.gpu.stats["faults"] += 1
+            text = f"a command took longer than {self.driver.options.ib_timeout_ms} ms"
+            self.on_fault(GpuFault(HANG, text, timestamp=head.timestamp))
+
+    @property
+    def tolerant(self) -> bool:
+        """With fault tolerance come recovery, and a limit to how long a command may take."""
+        return not self.flags & c.KGSL_CONTEXT_NO_FAULT_TOLERANCE
+
     def _recoverable(self) -> bool:
-        if self.flags & (c.KGSL_CONTEXT_NO_FAULT_TOLERANCE | c.KGSL_CONTEXT_INVALIDATE_ON_FAULT):
+        if not self.tolerant or self.flags & c.KGSL_CONTEXT_INVALIDATE_ON_FAULT:
             return False
         options, now = self.driver.options, self.driver.system.clock_ns()
         self._fault_times.append(now)

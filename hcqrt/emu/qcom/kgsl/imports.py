@@ -37,6 +37,7 @@ DMA_BUF_FLAGS = (
     | c.KGSL_MEMFLAGS_FORCE_32BIT
     | c.KGSL_MEMFLAGS_GUARD_PAGE
 )
+OWN_MEMORY = "/memfd:hcqrt-"  # the emulated machine itself lies in memfds, which no client ever sees
 LARGE_ALIGN_LOG2 = (20, 16)  # objects of at least this size get addresses aligned to it
 
 
@@ -67,13 +68,16 @@ def gpuobj_import(file: KgslFile, a: Any) -> None:
 
 @handles(k.MAP_USER_MEM)
 def map_user_mem(file: KgslFile, a: Any) -> None:
-    """The older call: tells the address at once, has 32 bits of flags, and can start inside of a mapping."""
-    if a.memtype != c.KGSL_USER_MEM_TYPE_ADDR:
+    """The older call: tells the address at once, and has 32 bits of flags."""
+    if a.memtype == c.KGSL_USER_MEM_TYPE_DMABUF:
+        item = import_dma_buf(file, a.fd, a.flags)
+    elif a.memtype == c.KGSL_USER_MEM_TYPE_ADDR:
+        if a.offset:
+            refuse(errno_codes.EINVAL, f"offset {a.offset:#x}: user pages are mapped from their start")
+        item = import_pages(file, a.hostptr, a.len, a.flags)
+    else:
         refuse(ENOTSUPP, f"mapping of memory type {a.memtype}")
-    if a.offset:
-        refuse(errno_codes.EINVAL, f"offset {a.offset:#x}: user pages are mapped from their start")
-    item = import_pages(file, a.hostptr, a.len, a.flags)
-    a.gpuaddr, a.len = item.va, item.size
+    a.gpuaddr, a.len, a.flags = item.va, item.size, item.flags & 0xFFFFFFFF
 
 
 def import_pages(file: KgslFile, address: int, nbytes: int, flags: int) -> GpuObject:
@@ -123,7 +127,7 @@ def open_dma_buf(file: KgslFile, fd: int) -> Block:
         refuse(errno_codes.EBADF, f"dma-buf fd {fd}: {error}")
     try:
         nbytes = align_up(os.fstat(held).st_size, file.system.page_size)
-        if not name.startswith("/memfd:") or not nbytes:
+        if not name.startswith("/memfd:") or name.startswith(OWN_MEMORY) or not nbytes:
             refuse(errno_codes.EINVAL, f"fd {fd} ({name}) is no dma-buf; a memfd with a size stands for one")
         libc = file.system.libc
         pointer = libc.mmap(0, nbytes, PROT_RW, mmap_flags.MAP_SHARED, held, 0)

@@ -30,13 +30,17 @@ class KgslOptions:
     missing_ioctls: frozenset[int] = frozenset()
     queue_depth: int = SOFTWARE_QUEUE_DEPTH
     queue_timeout_ms: int = 10_000
+    ib_timeout_ms: int = 2_000  # how long a command may take in a context with fault tolerance
     fault_burst: int = 3  # so many faults within fault_window_ms are recovered from
     fault_window_ms: int = 3_000
     contexts_per_process: int = 200
     preemption: bool = False  # without, the kernel ignores a context's preemption style
 
 
-NUMBERS = ("memory_bytes", "queue_depth", "queue_timeout_ms", "fault_burst", "fault_window_ms", "contexts_per_process")
+NUMBERS = (
+    "memory_bytes", "queue_depth", "queue_timeout_ms", "ib_timeout_ms", "fault_burst", "fault_window_ms",
+    "contexts_per_process",
+)  # fmt: skip
 KEYS = ("chip", "chip_id", "gpu_id", "model", "iocoherent", "missing_properties", "missing_ioctls", "preemption")
 
 

@@ -154,7 +154,8 @@ def queue(
             profile.retired()
         context.finished(timestamp)
 
-    submission = Submission(timestamp, [], done=done, started=started, ready=every(ready))
+    watch = [] if context.flags & c.KGSL_CONTEXT_IFH_NOP else [(ib.gpuaddr, ib.size >> 2) for ib in ibs]
+    submission = Submission(timestamp, [], done=done, started=started, ready=every(ready), watch=watch)
     context.gpu.submit(submission)
 
 

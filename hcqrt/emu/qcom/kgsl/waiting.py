@@ -20,12 +20,19 @@ class Sleeper:
         self.system = system
         self._unlocked = threading.Condition(system.lock)
 
+    def let_gpus_run(self) -> bool:
+        """True when anything moved here. Memory may have changed, so queues that wait for it look again."""
+        if self.system.worker is None:
+            return self.system.pump()
+        self.system.worker.wake()
+        return False
+
     def until(self, ready: Callable[[], bool], timeout_ns: int | None) -> bool:
         """Wait until `ready()`; False when `timeout_ns` passed first, None is forever. Raises a strict refusal."""
         system = self.system
         deadline = None if timeout_ns is None else system.clock_ns() + timeout_ns
         while not ready():
-            moved = system.worker is None and system.pump()
+            moved = self.let_gpus_run()
             system.raise_late_refusal()
             if moved:
                 continue
