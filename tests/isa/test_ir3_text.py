@@ -42,6 +42,11 @@ def test_words_of_mesas_assembler_print_as_its_input(code, line):
     assert text(decode(code)) == line
 
 
+def test_the_list_has_every_opcode_of_the_table():
+    table = {known.row.opcode for group in BY_CATEGORY for known in group}
+    assert {decode(code).opcode for code, _ in LINES} == table
+
+
 @NEEDS_MESA
 def test_mesas_disassembler_agrees_with_the_list():
     assert mesa_texts([code for code, _ in LINES]) == [line for _, line in LINES]
