@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import struct
@@ -68,6 +69,36 @@ def test_garbage_command_buffers(make_kgsl: MakeKgsl) -> None:
             kgsl.wait(context, 1, 1)
         with contextlib.suppress(EmulatorRefusal):
             kgsl.call("context_destroy", id=context)
+
+
+def test_work_leaves_no_rings_of_objects(kgsl: Kgsl) -> None:
+    """Everything goes when its last reference does: a process may run without the garbage collector."""
+    stream, context = Stream(kgsl), kgsl.context()
+    number = kgsl.alloc(PAGE, WRITEBACK)
+    fields = kgsl.command_fields(context, [stream.write(1)])
+    target = kgsl.pointer("i", -1)
+    entry = kgsl.pointer("QQII", 0, 0, number, 1)
+
+    def work(count: int) -> int:
+        for _ in range(count):
+            timestamp = kgsl.call("command", **fields)["timestamp"]
+            kgsl.wait(context, timestamp)
+            kgsl.call("sync", objs=entry, obj_len=24, count=1)
+            kgsl.call("timestamp_event", type=2, context=context, timestamp=timestamp, priv=target, len=4)
+            os.close(struct.unpack("<i", fence.raw[:4])[0])
+            kgsl.call("free", id=kgsl.alloc())
+            kgsl.system.ioctl_log.clear()
+        return len(gc.get_objects())
+
+    fence = next(buffer for buffer in kgsl.keep if buffer.address == target)
+    work(20)
+    gc.collect()
+    gc.disable()
+    try:
+        before = work(1)
+        assert work(100) - before < 20
+    finally:
+        gc.enable()
 
 
 def test_many_objects_leave_nothing(kgsl: Kgsl) -> None:

@@ -48,6 +48,7 @@ class Fence:
         if self.done:
             return
         self.state = -1 if failed else 1
+        self.cancel = no_action
         if failed:
             self.driver_end.close()  # with a byte unread on this side: the other one sees a reset connection
         else:
@@ -100,6 +101,7 @@ class Fences:
         for key in [key for key, fence in self._all.items() if key not in keys and not fence.actions]:
             fence = self._all.pop(key)
             fence.cancel()
+            fence.cancel = no_action
             fence.driver_end.close()
 
     def live(self) -> Iterator[LiveObject]:

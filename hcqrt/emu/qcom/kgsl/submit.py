@@ -142,7 +142,9 @@ def queue(
 
     def started() -> None:
         switched = driver.switch_to(context)
-        submission.ibs = [] if context.flags & c.KGSL_CONTEXT_IFH_NOP else chosen_ibs(ibs, switched=switched)
+        context.gpu.pending[0].ibs = (
+            [] if context.flags & c.KGSL_CONTEXT_IFH_NOP else chosen_ibs(ibs, switched=switched)
+        )
         context.started(timestamp)
         if constrained:
             driver.apply_constraint(context)
