@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from .model import Ir3Error, Value
 from .names import WRITE_MASKS
@@ -225,7 +226,7 @@ class Enum(Mod):
     names: Mapping[int, str] = field(default_factory=dict)
     frame: str = "{}"  # around a name that is not empty
 
-    @property
+    @cached_property
     def codes(self) -> dict[str, int]:
         return {name: code for code, name in self.names.items()}
 

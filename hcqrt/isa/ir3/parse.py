@@ -148,7 +148,7 @@ def parse(line: str, gen: int = 6, resolve: Resolver = _no_labels) -> Instructio
         if isinstance(found, Ir3Error):
             reasons.append(str(found))
             continue
-        if line in (text(found), text(found, exact=True)):
+        if line == text(found) or line == text(found, exact=True):
             return found
         fallback = fallback or found
     if fallback is None:
