@@ -17,6 +17,7 @@ FIRST_HIGH, LAST_HIGH_VEC3 = 0xC0, 0xDD  # r48.x to r55.y: a vec3 fits
 FULL_FILE_VEC4 = 48  # r0 to r47
 CODE_UNIT, CODE_ALIGNMENT, INSTRUCTION_BYTES = 128, 128, 8
 PRIVATE_ALIGNMENT, PRIVATE_UNIT, PRIVATE_GRAIN = 32, 512, 4096
+STACK_UNIT = 2048
 MAX_BRANCH_STACK = 32  # half of 64, the deepest nesting that counts
 CONST_RAM_VEC4 = {0: 128, 1: 192, 2: 256, 3: 512}  # a6xx_const_ram_mode
 ISAM_CL, ISAM_GL = 1, 2
@@ -260,8 +261,12 @@ def check_count(reader: Reader, name: str, count: int) -> None:
 
 
 def known_stack_offset(reader: Reader, per_fiber: int) -> bool:
-    """Whether this is what the known client writes: its bytes for one SP of an a630, not shifted."""
-    expected = align_up(max(per_fiber, 1) * CHIPS["a630"].fibers_per_sp, PRIVATE_GRAIN)
+    """Whether this is what the known client writes: its bytes for one SP of an a630, not shifted.
+
+    It rounds them to a power of two here, though not in SP_CS_PVT_MEM_PARAM.
+    """
+    rounded = 1 << max(per_fiber - 1, 0).bit_length()
+    expected = align_up(rounded * CHIPS["a630"].fibers_per_sp, PRIVATE_GRAIN)
     return reader.values["SP_CS_PVT_MEM_HW_STACK_OFFSET"] == expected
 
 
@@ -270,7 +275,7 @@ def private_memory(reader: Reader) -> tuple[int, int, int]:
     param, size = reader.fields("SP_CS_PVT_MEM_PARAM"), reader.fields("SP_CS_PVT_MEM_SIZE")
     reader.zero("SP_CS_PVT_MEM_PARAM", "HWSTACKSIZEPERTHREAD")
     per_fiber, per_sp = param["MEMSIZEPERITEM"], size["TOTALPVTMEMSIZE"]
-    if per_fiber and not is_pow2(per_fiber):
+    if per_fiber and not is_pow2(per_fiber) and not reader.lenient:
         raise reader.refuse("SP_CS_PVT_MEM_PARAM", f"{per_fiber:#x} bytes of private memory are no power of two")
     needed = align_up(per_fiber * reader.chip.fibers_per_sp, PRIVATE_GRAIN)
     if per_sp < needed:
@@ -278,7 +283,7 @@ def private_memory(reader: Reader) -> tuple[int, int, int]:
             "SP_CS_PVT_MEM_SIZE",
             f"{per_sp:#x} bytes for an SP, {reader.chip.fibers_per_sp} fibers of {per_fiber:#x} need {needed:#x}",
         )
-    offset = reader.fields("SP_CS_PVT_MEM_HW_STACK_OFFSET")["OFFSET"]
+    offset = reader.values["SP_CS_PVT_MEM_HW_STACK_OFFSET"] * STACK_UNIT  # all bits: see RegisterFile.known_mistake
     if offset != per_sp and not (reader.lenient and known_stack_offset(reader, per_fiber)):
         raise reader.refuse(
             "SP_CS_PVT_MEM_HW_STACK_OFFSET", f"offset {offset:#x}, an SP's private memory has {per_sp:#x} bytes"

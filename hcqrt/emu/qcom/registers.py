@@ -20,6 +20,9 @@ PROTECTED_PREFIXES = ("RBBM_", "CP_")
 OPEN_PREFIXES = ("CP_SCRATCH",)
 # Loading state by writing registers is what CP_LOAD_STATE6 does inside; performance counters are not modelled
 UNMODELLED_PREFIXES = ("HLSQ_LOAD_STATE", "RBBM_PERFCTR", "CP_PERFCTR")
+# Where the known client writes bytes without their shift (qcom.md §3.1): with private memory they leave the field
+UNSHIFTED = ("SP_CS_PVT_MEM_HW_STACK_OFFSET",)
+UNSHIFTED_GRAIN = 0x1000
 # State that a shader in flight may still read: to be left alone until CP_WAIT_FOR_IDLE
 STATE_PREFIXES = ("SP_CS_", "HLSQ_CS_")
 
@@ -96,7 +99,7 @@ class RegisterFile:
                 raise Refused(f"write of {value:#x} to unknown register {at:#x}")
             if not register.writable:
                 raise Refused(f"write of {value:#x} to register {register.name} ({at:#x}), which users may not write")
-            if value & ~register.mask:
+            if value & ~register.mask and not self.known_mistake(register, value):
                 raise Refused(
                     f"write of {value:#x} to register {register.name} ({at:#x}): "
                     f"bits {value & ~register.mask:#x} are in no known field"
@@ -109,6 +112,10 @@ class RegisterFile:
         self.values.update(enumerate(values, offset))
         if offset <= self._invalidate < offset + len(values):
             self.invalidated |= self.values[self._invalidate]
+
+    def known_mistake(self, register: Register, value: int) -> bool:
+        """Bits outside of every field that a lenient GPU keeps: the configuration they are part of is checked."""
+        return not self.gpu.strict and register.name in UNSHIFTED and value % UNSHIFTED_GRAIN == 0
 
     def take_invalidation(self) -> int:
         bits, self.invalidated = self.invalidated, 0

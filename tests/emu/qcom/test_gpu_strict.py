@@ -267,7 +267,21 @@ class TestLenient:
         lenient.submit(*dispatch(before=type7(0x34, load(0, 1, 2, 13, 256), *lo_hi(UNMAPPED_VA))))
         assert (lenient.faults[0].kind, lenient.faults[0].address) == (PAGE_FAULT, UNMAPPED_VA)
 
-    @pytest.mark.parametrize("change", [{0xA9BD: 0x1001}, {0xA9BA: 1}, {0xAA00: 1}, {0xB987: 0x100 | 65}])
+    @pytest.mark.parametrize(("units", "offset"), [(1, 0x100000), (3, 0x400000)])
+    def test_its_private_memory_passes(self, lenient: Bench, units: int, offset: int) -> None:
+        """The offset of the stack is in bytes, past its field, of a power of two that the fiber's size need not be."""
+        lenient.map(0x10_0400_0000, units * PER_SP * 2)
+        lenient.submit(*dispatch(PRIVATE | {0xA9B6: units, 0xA9B9: units << 8, 0xA9BD: offset}))
+        assert lenient.faults == []
+        assert lenient.launches[0].local_low_bytes == units * 512
+
+    def test_its_prefetch_may_be_longer_than_the_cache(self, lenient: Bench) -> None:
+        lenient.submit(*dispatch({0xA9BC: 80}, before=type7(0x34, load(0, 0, 2, 13, 65), *CODE)))
+        assert lenient.faults == [] and len(lenient.launches) == 1
+
+    @pytest.mark.parametrize("change", [{0xA9BD: 0x1001}, {0xA9BD: 0x100001}, {0xA9BD: 0x100000},
+                                        PRIVATE | {0xA9BD: 0x200000},
+                                        {0xA9BA: 1}, {0xAA00: 1}, {0xB987: 0x100 | 65}])  # fmt: skip
     def test_other_values_do_not(self, lenient: Bench, change: dict[int, int]) -> None:
         lenient.submit(*dispatch(change))
         assert [fault.kind for fault in lenient.faults] == ["bad_packet"]
