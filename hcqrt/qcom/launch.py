@@ -30,16 +30,20 @@ class DispatchTemplate:
         self._prg, self._shape = prg, shape
         self.symbols = any(map(is_symbolic, (*shape.groups, *shape.local)))
         self.in_slot = prg.shader.driver_params is not None
+        # the same as bytes, where no symbol is in it
+        self.slot_part = DRIVER_PARAMS.pack(*self.driver_params()) if self.in_slot and not self.symbols else b""
         slot = Variable("slot_va")
-        self._compiled = None if self.symbols else compile_sints(self.words(slot), [slot])
+        self._compiled = None if self.symbols else compile_sints(self._dispatch(slot), [slot])
 
     def words(self, slot_va: Any) -> Sequence[Any]:
         """The dispatch with its arguments at `slot_va`, which may be a symbol."""
+        if self._compiled is None or is_symbolic(slot_va):
+            return self._dispatch(slot_va)
+        words: tuple[Any, ...] = self._compiled(slot_va)
+        return words
+
+    def _dispatch(self, slot_va: Any) -> list[Any]:
         prg = self._prg
-        compiled = getattr(self, "_compiled", None)
-        if compiled is not None and not is_symbolic(slot_va):
-            words: tuple[Any, ...] = compiled(slot_va)
-            return words
         return dispatch(prg.dev.chip, prg.shader, self._shape, prg.place(slot_va), prg.private)
 
     def driver_params(self) -> list[Any]:
@@ -48,15 +52,13 @@ class DispatchTemplate:
         groups, local = self._shape.groups, self._shape.local
         return [*groups, KERNEL_DIMS, 0, 0, 0, subgroup, *local, subgroup.bit_length() - 1]
 
-    def patches(self, mv: memoryview, slot: int) -> Iterator[MemoryPatch]:
-        """Stores of the shape's part of the slot."""
-        if self.in_slot:
+    def store(self, mv: memoryview, slot: int) -> Iterator[MemoryPatch]:
+        """Write the shape's part of the slot. Yields the stores that must wait for symbols."""
+        if not self.symbols:
+            mv[slot : slot + len(self.slot_part)] = self.slot_part
+        elif self.in_slot:
             for index, value in enumerate(self.driver_params()):
                 yield MemoryPatch(mv, slot + 4 * index, "I", value, None)
-
-    def slot_bytes(self) -> bytes:
-        """The same as bytes, for a shape without symbols."""
-        return DRIVER_PARAMS.pack(*self.driver_params()) if self.in_slot else b""
 
 
 class DispatchLaunch(PackedLaunch):
@@ -72,7 +74,7 @@ class DispatchLaunch(PackedLaunch):
         queue = dev.compute_queue().wait(dev.timeline_signal, before).memory_barrier().q(*template.words(slot))
         queue.signal(dev.timeline_signal, value)
         self._packed = PackedQueue(queue, dev.channel, (slot, before, value), progress)
-        self._initial = template.slot_bytes() + prg.shader.block
+        self._initial = template.slot_part + prg.shader.block
         self._runs: list[tuple[int, Any, int, int]] = []  # (offset in the slot, pack_into, first and last argument)
 
     def _params(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> Sequence[Param]:

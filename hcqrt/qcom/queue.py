@@ -60,6 +60,6 @@ class QCOMComputeQueue(HWQueue):
                 args_state = args_state.copy_of(self.dev.kernargs, prg.slot_bytes)
         args_state.used = True
         self.bind_args_state(args_state)
-        for patch in template.patches(args_state.mv, args_state.offset):
+        for patch in template.store(args_state.mv, args_state.offset):
             self._patch(patch)
         self.q(*template.words(args_state.va))
