@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from contextlib import ExitStack, suppress
 from decimal import Decimal
 from typing import Any
@@ -20,13 +19,13 @@ from hcqrt.core.program import HCQProgram
 from hcqrt.core.signal import HCQSignal
 from hcqrt.core.sints import Sint
 from hcqrt.errors import DriverError, HCQError
-from hcqrt.fileio import FileIOInterface, System
+from hcqrt.fileio import System
 from hcqrt.qcom.arch import chip_for
 from hcqrt.qcom.channel import QCOMChannel
-from hcqrt.qcom.discover import identify, open_visible
+from hcqrt.qcom.discover import identify, machine_bytes, open_visible
 from hcqrt.qcom.faults import FaultWatch
 from hcqrt.qcom.image import layout_for
-from hcqrt.qcom.imports import DmaBufImport, HostImport, Import, ImportTable
+from hcqrt.qcom.imports import HostImport, Import, ImportTable, import_dmabuf
 from hcqrt.qcom.memory import CODE, PLAIN, SHARED, KgslAllocation
 from hcqrt.qcom.program import QCOMProgram
 from hcqrt.qcom.queue import QCOMComputeQueue
@@ -225,11 +224,8 @@ class QCOMDevice(HCQDevice):
         The GPU cannot write to read-only objects: that is a fault.
         """
         self.check_usable()
-        view = byte_view(data)
-        if not view.nbytes:
-            raise ValueError("no bytes to import")
         with self.lock:
-            return self._adopt(HostImport(self.kgsl, view))
+            return self._adopt(HostImport(self.kgsl, byte_view(data)))
 
     def import_dmabuf(self, fd: int, nbytes: int, *, cpu_access: bool = False) -> HCQBuffer:
         """Let the GPU use the first `nbytes` of a dma-buf in place; the caller may close `fd`.
@@ -237,17 +233,8 @@ class QCOMDevice(HCQDevice):
         Host caches are maintained as for `import_host`. `cpu_access` maps it for the host at once.
         """
         self.check_usable()
-        if operator.index(nbytes) <= 0:
-            raise ValueError(f"a buffer needs at least 1 byte, got {nbytes}")
         with self.lock:
-            file = FileIOInterface(f"dma-buf {fd}", os.dup(fd), self.system.libc)
-            item = DmaBufImport(self.kgsl, file, operator.index(nbytes))
-            try:
-                item.cpu = item.map() if cpu_access else None
-            except BaseException:
-                item.close()
-                raise
-            return self._adopt(item)
+            return self._adopt(import_dmabuf(self.kgsl, fd, operator.index(nbytes), mapped=cpu_access))
 
     def _adopt(self, item: Import) -> HCQBuffer:
         self.imports.add(item)
@@ -274,11 +261,7 @@ class QCOMDevice(HCQDevice):
         return page
 
     def _total_bytes(self) -> int:
-        """The machine's memory: the GPU has none of its own."""
-        for line in (self.system.read_text("/proc/meminfo") or "").splitlines():
-            if line.startswith("MemTotal:"):
-                return int(line.split()[1]) << 10
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return machine_bytes(self.system)
 
     # progress and faults
 

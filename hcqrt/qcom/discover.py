@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno as errno_codes
+import os
 import warnings
 from dataclasses import dataclass
 
@@ -87,6 +88,14 @@ class Identity:
 def identify(client: KgslClient) -> Identity:
     chip_id = int(client.device_info().chip_id)
     return Identity(chip_id, client.gpu_model() or f"Adreno {chip_id:#010x}", f"KGSL {client.driver_version()}")
+
+
+def machine_bytes(system: System) -> int:
+    """The machine's memory: the GPU has none of its own."""
+    for line in (system.read_text("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) << 10
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def devices(system: System, config: Config) -> list[DeviceInfo]:

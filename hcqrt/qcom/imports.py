@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from hcqrt.fileio import FileIOInterface
 from hcqrt.mmio import MMIOInterface
 from hcqrt.qcom import pm4
 from hcqrt.qcom.kgsl import KgslClient
-from hcqrt.qcom.memory import CLEAN, INVALIDATE, LINE_BYTES, READ_ONLY, CachedRange, lines
+from hcqrt.qcom.memory import CLEAN, INVALIDATE, LINE_BYTES, CachedRange, lines
 
 if TYPE_CHECKING:
     from hcqrt.qcom.device import QCOMDevice
@@ -24,7 +25,7 @@ EDGES_AT_ONCE = 32  # lines fetched by one submission
 class Import(CachedRange, ABC):
     """Memory of somebody else's, mapped for the GPU at `va`. `cpu` is what the host sees of it, where it may write."""
 
-    def __init__(self, client: KgslClient, number: int, nbytes: int, first: int) -> None:
+    def __init__(self, client: KgslClient, number: int, nbytes: int, first: int, read_only: bool = False) -> None:
         try:
             info = client.info(number)
             if info.size < first + nbytes:
@@ -35,7 +36,7 @@ class Import(CachedRange, ABC):
         super().__init__(client, number, info.flags, first)
         self.va, self.nbytes = int(info.gpuaddr) + first, nbytes
         self.cpu: MMIOInterface | None = None
-        self.read_only = bool(info.flags & READ_ONLY)
+        self.read_only = read_only
 
     def edges(self) -> Iterator[tuple[int, int]]:
         """(offset, bytes) of what shares its cache line with memory that is not ours."""
@@ -66,6 +67,8 @@ class HostImport(Import):
     """Host memory at any address, pinned in whole pages. Its first and last line may hold bytes of others."""
 
     def __init__(self, client: KgslClient, view: memoryview) -> None:
+        if not view.nbytes:
+            raise ValueError("no bytes to import")
         ffi = client.system.libc.ffi
         self._owner: Any = ffi.from_buffer(view)  # keeps the memory where it is, and alive
         address = int(ffi.cast("uintptr_t", self._owner))
@@ -73,7 +76,7 @@ class HostImport(Import):
         start = align_down(address, page)
         whole = align_up(address + view.nbytes, page) - start
         number = client.import_user(start, whole, readonly=view.readonly)
-        super().__init__(client, number, view.nbytes, address - start)
+        super().__init__(client, number, view.nbytes, address - start, view.readonly)
         self._view = view
         if not view.readonly:
             self.cpu = MMIOInterface(address, view.nbytes, owner=self._owner)
@@ -138,6 +141,19 @@ class DmaBufImport(Import):
 
     def __repr__(self) -> str:
         return f"<imported dma-buf of {self.nbytes} bytes at {self.va:#x}>"
+
+
+def import_dmabuf(client: KgslClient, fd: int, nbytes: int, *, mapped: bool) -> DmaBufImport:
+    """Import the first `nbytes` of a dma-buf; the caller keeps `fd`. Nothing stays open when this fails."""
+    if nbytes <= 0:
+        raise ValueError(f"a buffer needs at least 1 byte, got {nbytes}")
+    item = DmaBufImport(client, FileIOInterface(f"dma-buf {fd}", os.dup(fd), client.system.libc), nbytes)
+    try:
+        item.cpu = item.map() if mapped else None
+    except BaseException:
+        item.close()
+        raise
+    return item
 
 
 class ImportTable:
