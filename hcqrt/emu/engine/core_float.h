@@ -93,17 +93,21 @@ static void op_ffma(Machine *m, const Record *r) {
 /* f32 as integers of the same order, -0 below +0; NaNs are dealt with before. */
 static inline int32_t ordered(uint32_t u) { return (int32_t)(u ^ (uint32_t)((int32_t)u >> 31) >> 1); }
 
+/* The smaller where `least` says so, else the larger; `either`: of a number and a NaN the NaN. */
+static void extremes(const Row *a, const Row *b, const Row *least, int either, Row *out) {
+    EACH {
+        uint32_t x = a->u[i], y = b->u[i], x_nan = x << 1 > 0xFF000000u, y_nan = y << 1 > 0xFF000000u;
+        uint32_t less = ordered(x) < ordered(y) ? ALL : 0, chosen = less == least->u[i] ? x : y;
+        chosen = x_nan ? y : y_nan ? x : chosen;
+        out->u[i] = (either ? x_nan | y_nan : x_nan & y_nan) ? NAN32 : chosen;
+    }
+}
+
 static void op_fmnmx(Machine *m, const Record *r) {
     Row ra, rb, least, out;
     const Row *a = single(m, r, 0, &ra), *b = single(m, r, 1, &rb);
     spread(predicate(m, r->p, r->p_neg), &least);
-    uint32_t either = HAS(r, U_NAN_WINS);
-    EACH {
-        uint32_t x = a->u[i], y = b->u[i], x_nan = x << 1 > 0xFF000000u, y_nan = y << 1 > 0xFF000000u;
-        uint32_t less = ordered(x) < ordered(y) ? ALL : 0, chosen = less == least.u[i] ? x : y;
-        chosen = x_nan ? y : y_nan ? x : chosen;
-        out.u[i] = (either ? x_nan | y_nan : x_nan & y_nan) ? NAN32 : chosen;
-    }
+    extremes(a, b, &least, HAS(r, U_NAN_WINS), &out);
     if (HAS(r, U_SAT)) EACH out.u[i] = saturate32(out.u[i]);
     put(m, r->d, &out);
 }
@@ -117,13 +121,18 @@ static inline uint32_t related(uint32_t code, uint32_t less, uint32_t equal, uin
     return code & 8 ? result | ~(less | equal | greater) : result;
 }
 
-static uint32_t compare_singles(Machine *m, const Record *r) {
-    Row ra, rb, less, equal, greater;
-    const Row *a = single(m, r, 0, &ra), *b = single(m, r, 1, &rb);
+static uint32_t compare_rows(uint32_t code, const Row *a, const Row *b) {
+    Row less, equal, greater;
     EACH less.u[i] = a->f[i] < b->f[i] ? ALL : 0;
     EACH equal.u[i] = a->f[i] == b->f[i] ? ALL : 0;
     EACH greater.u[i] = a->f[i] > b->f[i] ? ALL : 0;
-    return related(r->mod & 15, mask_of(&less), mask_of(&equal), mask_of(&greater));
+    return related(code, mask_of(&less), mask_of(&equal), mask_of(&greater));
+}
+
+static uint32_t compare_singles(Machine *m, const Record *r) {
+    Row ra, rb;
+    const Row *a = single(m, r, 0, &ra), *b = single(m, r, 1, &rb);
+    return compare_rows(r->mod & 15, a, b);
 }
 
 static void op_fsetp(Machine *m, const Record *r) { put_comparison(m, r, compare_singles(m, r)); }

@@ -1,4 +1,89 @@
-/* Packed f16 and bf16 arithmetic, and all conversions. */
+/* Packed f16 and bf16 arithmetic. */
+
+/* 16-bit patterns to f32, exactly. */
+static void widen_row(const Row *bits, int brain, Row *out) {
+    Row small;
+    if (brain) {
+        EACH out->u[i] = bits->u[i] << 16;
+        return;
+    }
+    EACH small.f[i] = (float)(int32_t)(bits->u[i] & 0x7FFF) * 5.9604644775390625e-08f; /* of denormals: 2**-24 each */
+    EACH {
+        uint32_t m = bits->u[i] & 0x7FFF, sign = (bits->u[i] & 0x8000) << 16;
+        uint32_t value = (m << 13) + (m >= 0x7C00 ? 2 * 0x38000000u : 0x38000000u);
+        out->u[i] = sign | (m < 0x400 ? small.u[i] : value);
+    }
+}
+
+/* f32 to 16 bits, to nearest; NaNs become the canonical one. */
+static void narrow_row(const Row *v, int brain, Row *out) {
+    Row small;
+    if (brain) {
+        EACH {
+            uint32_t u = v->u[i], rounded = (u + 0x7FFF + (u >> 16 & 1)) >> 16;
+            out->u[i] = (u & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFF : rounded;
+        }
+        return;
+    }
+    EACH small.u[i] = v->u[i] & 0x7FFFFFFF;
+    EACH small.f[i] += 0.5f; /* rounds what is below the smallest normal number to steps of 2**-24 */
+    EACH {
+        uint32_t m = v->u[i] & 0x7FFFFFFF, sign = v->u[i] >> 16 & 0x8000;
+        uint32_t rounded = (m - 0x38000000 + 0xFFF + (m >> 13 & 1)) >> 13;
+        rounded = rounded > 0x7C00 ? 0x7C00 : rounded;
+        rounded = m < 0x38800000 ? small.u[i] - 0x3F000000 : rounded;
+        out->u[i] = m > 0x7F800000 ? 0x7FFF : sign | rounded;
+    }
+}
+
+static void flush_halves(int brain, Row *v) {
+    uint32_t infinite = brain ? 0x7F80 : 0x7C00;
+    EACH v->u[i] = v->u[i] & infinite ? v->u[i] : v->u[i] & 0x8000;
+}
+
+static void saturate_halves(int brain, Row *v) {
+    int32_t infinite = brain ? 0x7F80 : 0x7C00, one = brain ? 0x3F80 : 0x3C00;
+    EACH v->i[i] = v->i[i] > infinite ? 0 : v->i[i] < one ? v->i[i] : one; /* NaNs and -x lie above infinity */
+}
+
+/* One of the two values of a packed source: |x|, then -x, then flushed. */
+static inline void half_row(const Record *r, int slot, const Row *bits, int high, Row *out) {
+    uint32_t keep = r->flags & U_ABS_A << slot ? 0x7FFF : 0xFFFF, turn = r->flags & U_NEG_A << slot ? 0x8000 : 0;
+    if (high) EACH out->u[i] = (bits->u[i] >> 16 & keep) ^ turn;
+    else EACH out->u[i] = (bits->u[i] & keep) ^ turn;
+    if (HAS(r, U_FTZ)) flush_halves(HAS(r, U_BF16), out);
+}
+
+/* The low and high values of a packed source, chosen by mod, as f32. Whether a high one is not +0: code with one value in
+ * a register is common, and what it does to zeros gives zeros. */
+static int packed(Machine *m, const Record *r, int slot, Row v[2]) {
+    Row room, half;
+    const Row *bits = word(m, r, slot, &room);
+    uint32_t choice = r->mod >> (2 * slot) & 3, any = 0;
+    half_row(r, slot, bits, choice == 3, &half);
+    widen_row(&half, HAS(r, U_BF16), &v[0]);
+    half_row(r, slot, bits, choice != 2, &half);
+    EACH any |= half.u[i];
+    if (any) widen_row(&half, HAS(r, U_BF16), &v[1]);
+    else v[1] = ZEROS;
+    return any != 0;
+}
+
+/* f32 results of both halves, which lose nothing by being rounded a second time. */
+static void put_packed(Machine *m, const Record *r, Row v[2], int high) {
+    if (HAS(r, U_F32_RESULT)) {
+        finish_row(r, &v[0]);
+        put(m, r->d, &v[0]);
+        return;
+    }
+    for (int k = 0; k <= high; k++) {
+        narrow_row(&v[k], HAS(r, U_BF16), &v[k]);
+        if (HAS(r, U_FTZ)) flush_halves(HAS(r, U_BF16), &v[k]);
+        if (HAS(r, U_SAT)) saturate_halves(HAS(r, U_BF16), &v[k]);
+    }
+    if (high) EACH v[0].u[i] |= v[1].u[i] << 16;
+    put(m, r->d, &v[0]);
+}
 
 static inline Format half_format(const Record *r) { return HAS(r, U_BF16) ? BFLOAT : HALF; }
 
@@ -43,8 +128,16 @@ static void put_halves(Machine *m, const Record *r, const Wide *low, const Wide 
     put(m, r->d, &out);
 }
 
+/* Sums and products of 11 bits are rounded right by way of f32: it has more than twice as many. */
 static void op_hadd2(Machine *m, const Record *r) {
     Wide a[2], b[2];
+    if (mode_of(r) == U_RN) {
+        Row x[2], y[2];
+        int high = packed(m, r, 0, x) | packed(m, r, 1, y);
+        for (int k = 0; k <= high; k++) EACH x[k].f[i] += y[k].f[i];
+        put_packed(m, r, x, high);
+        return;
+    }
     halves(m, r, 0, a);
     halves(m, r, 1, b);
     for (int k = 0; k < 2; k++) EACH a[k].f[i] = odd_sum(a[k].f[i], b[k].f[i], mode_of(r));
@@ -53,14 +146,41 @@ static void op_hadd2(Machine *m, const Record *r) {
 
 static void op_hmul2(Machine *m, const Record *r) {
     Wide a[2], b[2];
+    if (mode_of(r) == U_RN) {
+        Row x[2], y[2];
+        int high = packed(m, r, 0, x) | packed(m, r, 1, y);
+        for (int k = 0; k <= high; k++) EACH x[k].f[i] *= y[k].f[i];
+        put_packed(m, r, x, high);
+        return;
+    }
     halves(m, r, 0, a);
     halves(m, r, 1, b);
     for (int k = 0; k < 2; k++) EACH a[k].f[i] *= b[k].f[i];
     put_halves(m, r, &a[0], &a[1]);
 }
 
+/* a + b in f32, its last bit set whenever that is not exact. No sum of f16 values and products overflows it. */
+static void odd_row(const Row *a, const Row *b, Row *out) {
+    EACH {
+        float x = a->f[i], y = b->f[i], s = x + y, t = s - x, error = (x - (s - t)) + (y - t);
+        uint32_t up = (error > 0.0f) == (s > 0.0f) ? 1u : ALL, exact = !(error > 0.0f || error < 0.0f);
+        uint32_t bits = bits32(s);
+        out->u[i] = exact || (bits & 1) ? bits : bits + up;
+    }
+}
+
 static void op_hfma2(Machine *m, const Record *r) {
     Wide a[2], b[2], c[2];
+    if (mode_of(r) == U_RN && !HAS(r, U_BF16 | U_F32_RESULT)) {
+        Row x[2], y[2], z[2];
+        int high = packed(m, r, 0, x) | packed(m, r, 1, y) | packed(m, r, 2, z);
+        for (int k = 0; k <= high; k++) {
+            EACH x[k].f[i] *= y[k].f[i]; /* exact */
+            odd_row(&x[k], &z[k], &x[k]);
+        }
+        put_packed(m, r, x, high);
+        return;
+    }
     halves(m, r, 0, a);
     halves(m, r, 1, b);
     halves(m, r, 2, c);
@@ -69,171 +189,23 @@ static void op_hfma2(Machine *m, const Record *r) {
 }
 
 static void op_hmnmx2(Machine *m, const Record *r) {
-    Wide a[2], b[2];
-    halves(m, r, 0, a);
-    halves(m, r, 1, b);
-    uint32_t least = predicate(m, r->p, r->p_neg);
-    for (int k = 0; k < 2; k++)
-        EACH {
-            double x = a[k].f[i], y = b[k].f[i];
-            a[k].f[i] = HAS(r, U_NAN_WINS) && (is_nan(x) || is_nan(y)) ? NAN : extreme(x, y, (int)(least >> i & 1));
-        }
-    put_halves(m, r, &a[0], &a[1]);
+    Row a[2], b[2], least;
+    int high = packed(m, r, 0, a) | packed(m, r, 1, b);
+    spread(predicate(m, r->p, r->p_neg), &least);
+    for (int k = 0; k <= high; k++) extremes(&a[k], &b[k], &least, HAS(r, U_NAN_WINS), &a[k]);
+    put_packed(m, r, a, high);
 }
 
 static void op_hsetp2(Machine *m, const Record *r) {
-    Wide a[2], b[2];
-    halves(m, r, 0, a);
-    halves(m, r, 1, b);
+    Row a[2], b[2];
+    packed(m, r, 0, a);
+    packed(m, r, 1, b);
     uint32_t other = predicate(m, r->p, r->p_neg), code = r->mod >> 8 & 15, how = r->mod >> 12 & 3, result[2];
-    for (int k = 0; k < 2; k++) {
-        uint32_t less = 0, equal = 0, greater = 0;
-        EACH less |= (uint32_t)(a[k].f[i] < b[k].f[i]) << i;
-        EACH equal |= (uint32_t)(a[k].f[i] == b[k].f[i]) << i;
-        EACH greater |= (uint32_t)(a[k].f[i] > b[k].f[i]) << i;
-        result[k] = related(code, less, equal, greater);
-    }
+    for (int k = 0; k < 2; k++) result[k] = compare_rows(code, &a[k], &b[k]);
     if (r->mod >> 14 & 1) {
         result[0] &= result[1];
         result[1] = ~result[0];
     }
     put_predicate(m, r->pd, combine(how, result[0], other));
     put_predicate(m, r->pd2, combine(how, result[1], other));
-}
-
-static inline Format format_of(uint32_t number) {
-    return number == U_F16 ? HALF : number == U_BF16_FORMAT ? BFLOAT : number == U_F32 ? SINGLE : DOUBLE;
-}
-
-static inline int integer_bits(uint32_t number) { return 8 << ((number - U_I8) & 3); }
-
-static inline int is_signed(uint32_t number) { return number < U_U8; }
-
-/* Source a in a float format; FTZ concerns f32 alone. */
-static void float_source(Machine *m, const Record *r, uint32_t format, Wide *v) {
-    Row room;
-    if (format == U_F64) {
-        doubles(m, r, 0, v);
-        return;
-    }
-    if (format == U_F32) {
-        const Row *a = single(m, r, 0, &room);
-        EACH v->f[i] = (double)a->f[i];
-        return;
-    }
-    const Row *a = word(m, r, 0, &room);
-    uint32_t keep = HAS(r, U_ABS_A) ? 0x7FFF : 0xFFFF, turn = HAS(r, U_NEG_A) ? 0x8000 : 0, drop = r->imm == 1 ? 16 : 0;
-    EACH v->f[i] = widen_half((a->u[i] >> drop & keep) ^ turn, format_of(format));
-}
-
-/* x, exact, rounded to a format and stored; a NaN in f64 keeps what `nan` holds. */
-static void put_float(Machine *m, const Record *r, const Wide *x, uint32_t format, const Wide *nan) {
-    Row out;
-    Wide wide;
-    uint32_t mode = mode_of(r);
-    if (format == U_F64) {
-        EACH {
-            double value = HAS(r, U_SAT) ? saturate_double(x->f[i]) : x->f[i];
-            wide.u[i] = quiet(value, nan->f[i], 0.0, 0.0);
-        }
-        put_pair(m, r->d, &wide);
-        return;
-    }
-    if (format == U_F32) {
-        EACH out.u[i] = finish32(r, to_single(x->f[i], mode));
-    } else {
-        Format form = format_of(format);
-        EACH out.u[i] = to_half(x->f[i], form, mode);
-        if (HAS(r, U_SAT)) EACH out.u[i] = to_half(saturate_double(widen_half(out.u[i], form)), form, U_RN);
-    }
-    put(m, r->d, &out);
-}
-
-static inline double integral(double x, uint32_t mode) {
-    return mode == U_RN ? rint(x) : mode == U_RM ? floor(x) : mode == U_RP ? ceil(x) : trunc(x);
-}
-
-static void op_f2f(Machine *m, const Record *r) {
-    Wide x;
-    float_source(m, r, r->mod >> U_FORMAT_SHIFT & 15, &x);
-    put_float(m, r, &x, r->mod & 15, &x);
-}
-
-static void op_frnd(Machine *m, const Record *r) {
-    Wide x, whole;
-    float_source(m, r, r->mod >> U_FORMAT_SHIFT & 15, &x);
-    EACH whole.f[i] = integral(x.f[i], mode_of(r));
-    put_float(m, r, &whole, r->mod & 15, &x);
-}
-
-/* Rounded and clamped, as two's complement in 64 bits; NaN gives 0. */
-static uint64_t to_integer(double x, int bits, int with_sign, uint32_t mode) {
-    double y = integral(x, mode), over = power(with_sign ? bits - 1 : bits), low = with_sign ? -over : 0.0;
-    uint64_t largest = ~(uint64_t)0 >> (with_sign ? 65 - bits : 64 - bits);
-    if (is_nan(y)) return 0;
-    if (y >= over) return largest;
-    if (y < low) return with_sign ? ~largest : 0;
-    return with_sign ? (uint64_t)(int64_t)y : (uint64_t)y;
-}
-
-static void op_f2i(Machine *m, const Record *r) {
-    Wide x, value;
-    Row out;
-    uint32_t to = r->mod & 15;
-    int bits = integer_bits(to), with_sign = is_signed(to);
-    float_source(m, r, r->mod >> U_FORMAT_SHIFT & 15, &x);
-    EACH value.u[i] = to_integer(x.f[i], bits, with_sign, mode_of(r));
-    if (bits == 64) {
-        put_pair(m, r->d, &value);
-        return;
-    }
-    EACH out.u[i] = (uint32_t)value.u[i];
-    put(m, r->d, &out);
-}
-
-static uint64_t from_integer(uint64_t value, int with_sign, Format form, uint32_t mode) {
-    int minus = with_sign && value >> 63;
-    uint64_t magnitude = minus ? 0 - value : value;
-    if (magnitude == 0) return 0;
-    int top = 63 - __builtin_clzll(magnitude);
-    return pack(minus, magnitude << (63 - top), 63, top, form, mode);
-}
-
-static void op_i2f(Machine *m, const Record *r) {
-    Wide value, wide;
-    Row room, out;
-    uint32_t from = r->mod >> U_FORMAT_SHIFT & 15, to = r->mod & 15, mode = mode_of(r);
-    int bits = integer_bits(from), with_sign = is_signed(from);
-    Format form = format_of(to);
-    if (bits == 64) {
-        pair(m, r, 0, &value);
-    } else {
-        const Row *a = word(m, r, 0, &room);
-        int drop = bits < 32 ? bits * (int)r->imm & 31 : 0, spare = 32 - bits;
-        EACH {
-            uint32_t top = a->u[i] >> drop << spare;
-            value.u[i] = with_sign ? (uint64_t)(int64_t)((int32_t)top >> spare) : top >> spare;
-        }
-    }
-    if (to == U_F32 && mode == U_RN && bits < 64) {
-        EACH out.f[i] = (float)value.i[i];
-        put(m, r->d, &out);
-        return;
-    }
-    EACH wide.u[i] = from_integer(value.u[i], with_sign, form, mode);
-    if (to == U_F64) {
-        put_pair(m, r->d, &wide);
-        return;
-    }
-    EACH out.u[i] = (uint32_t)wide.u[i];
-    put(m, r->d, &out);
-}
-
-static void op_f2fp(Machine *m, const Record *r) {
-    Row ra, rb, out;
-    const Row *a = single(m, r, 0, &ra), *b = single(m, r, 1, &rb);
-    Format form = half_format(r);
-    uint32_t mode = mode_of(r);
-    EACH out.u[i] = to_half(a->f[i], form, mode) << 16 | to_half(b->f[i], form, mode);
-    put(m, r->d, &out);
 }

@@ -122,6 +122,35 @@ static uint8_t *dense(Machine *m, const Record *r, const Wide *address, uint32_t
     return (uint8_t *)(uintptr_t)range->host + (first - range->va);
 }
 
+/* All lanes within one block of memory that begins at offset 0: checked at once. */
+static int inside(const Machine *m, const Wide *address, uint32_t nbytes, uint8_t *base, uint64_t size, Target *target) {
+    uint64_t odd = 0, outside = 0, last = size - nbytes;
+    if (m->run != ALL || size < nbytes || size >> 63) return 0;
+    EACH odd |= address->u[i];
+    EACH outside |= address->u[i] | (last - address->u[i]); /* the top bit of either: beyond the last place */
+    if (odd & (nbytes - 1) || outside >> 63) return 0;
+    EACH target->at[i] = base + address->u[i];
+    return 1;
+}
+
+/* The same for what is most often asked for; 0 where lanes must be looked at one by one. */
+static int located(Machine *m, const Record *r, const Wide *address, uint32_t nbytes, int access, Target *target) {
+    const Range *last = m->last;
+    const Bank *found;
+    Wide offset;
+    switch (r->space) {
+    case U_S_SHARED: return inside(m, address, nbytes, m->shared, m->job->shared_bytes, target);
+    case U_S_CONST:
+        found = bank(m, r->src[2]);
+        return found && inside(m, address, nbytes, (uint8_t *)(uintptr_t)found->host, found->nbytes, target);
+    case U_S_GLOBAL:
+        if (last == NULL || !allowed(last, access) || (last->va & (nbytes - 1))) return 0;
+        EACH offset.u[i] = address->u[i] - last->va;
+        return inside(m, &offset, nbytes, (uint8_t *)(uintptr_t)last->host, last->nbytes, target);
+    default: return 0;
+    }
+}
+
 /* Whether all running lanes may go ahead; else the fault of the first that may not is noted. */
 static int locate(Machine *m, const Record *r, uint32_t nbytes, int access, Target *target) {
     Wide address;
@@ -129,7 +158,7 @@ static int locate(Machine *m, const Record *r, uint32_t nbytes, int access, Targ
     else addresses32(m, r, &address);
     if (m->out->kind) return 0;
     target->dense = dense(m, r, &address, nbytes, access);
-    if (target->dense) return 1;
+    if (target->dense || located(m, r, &address, nbytes, access, target)) return 1;
     for (uint32_t lanes = m->run; lanes; lanes &= lanes - 1) {
         int i = lowest(lanes), why = FAULT_NONE;
         target->at[i] = reach(m, r, i, address.u[i], nbytes, access, &why);

@@ -6,7 +6,10 @@ import hashlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-HEADERS = ("abi", "base", "round", "special", "integer", "float", "half", "memory", "warp", "control", "run")
+HEADERS = (
+    "abi", "base", "round", "special", "integer", "bits", "float", "half", "convert", "memory", "warp", "control",
+    "run",
+)  # fmt: skip
 FILES = ("uops.py", "special.py", "core.c", *(f"core_{name}.h" for name in HEADERS))
 
 

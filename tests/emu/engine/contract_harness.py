@@ -47,6 +47,8 @@ class Case:
         self.predicates = {column: self._predicate(n) for column, n in (("p", P), ("p2", P2), ("p3", P3))}
         self.guarded = draw.random() < 0.4
         self.lanes = [[self._value() for _ in range(3)] for _ in range(THREADS)]
+        if name.startswith("H") and draw.random() < 0.3:  # one half in a register
+            self.lanes = [[value & ~0xFFFF0000 for value in values] for values in self.lanes]
         self.held = [draw.randrange(128) for _ in range(THREADS)]
         self.bank = [self._value() for _ in range(3)]
 

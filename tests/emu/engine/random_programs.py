@@ -35,7 +35,8 @@ EDGES = (
 INV = uops.INV_A | uops.INV_B | uops.INV_C
 SIGNS = uops.NEG_A | uops.NEG_B | uops.NEG_C | uops.ABS_A | uops.ABS_B | uops.ABS_C
 ROUND = uops.RZ << uops.ROUND_SHIFT
-SINGLE, HALF_OPS = SIGNS | uops.FTZ | uops.SAT | ROUND, SIGNS | uops.FTZ | uops.SAT | uops.BF16
+SINGLE = SIGNS | uops.FTZ | uops.SAT | ROUND
+HALF_OPS = SINGLE | uops.BF16
 
 # name -> (sources, letters: p pair sources, d pair destination, flags that may be set, mods, imms)
 Spec = tuple[int, str, int, Callable[[random.Random], int], Callable[[random.Random], int]]
