@@ -23,6 +23,8 @@ UNMODELLED_PREFIXES = ("HLSQ_LOAD_STATE", "RBBM_PERFCTR", "CP_PERFCTR")
 # Where the known client writes bytes without their shift (qcom.md §3.1): with private memory they leave the field
 UNSHIFTED = ("SP_CS_PVT_MEM_HW_STACK_OFFSET",)
 UNSHIFTED_GRAIN = 0x1000
+# The sheet's field ends at bit 25, and newer chips set bit 26 (qcom.md §1.10): the dispatch checks the whole value
+WHOLE_WORDS = ("TPL1_DBG_ECO_CNTL",)
 # State that a shader in flight may still read: to be left alone until CP_WAIT_FOR_IDLE
 STATE_PREFIXES = ("SP_CS_", "HLSQ_CS_")
 
@@ -44,7 +46,8 @@ def words_of(offset: int, fields: Fields, name: str) -> Iterable[tuple[int, Regi
     mask = 0
     for msb, lsb, _ in fields.values():
         mask |= (1 << msb + 1) - (1 << lsb)
-    mask = mask or WORD
+    if not mask or name in WHOLE_WORDS:
+        mask = WORD
     modelled = not name.startswith(UNMODELLED_PREFIXES)
     writable = modelled and (not name.startswith(PROTECTED_PREFIXES) or name.startswith(OPEN_PREFIXES))
     state = name.startswith(STATE_PREFIXES)

@@ -19,6 +19,7 @@ RULES: dict[str, tuple[dict[int, int], str]] = {
     "shared constants, HLSQ": ({0xBB11: 1}, "HLSQ_SHARED_CONSTS (0xbb11) = 0x1"),
     "half floats without infinity": ({0xAE04: 8}, "F16_NO_INF"),
     "another chip's magic": ({0xB600: 0x00008000}, "TPL1_DBG_ECO_CNTL (0xb600) = 0x8000: an a630 takes 0 or 0x108000"),
+    "a newer chip's magic": ({0xB600: 0x05008000}, "TPL1_DBG_ECO_CNTL (0xb600) = 0x5008000: an a630 takes 0"),
     "constants not enabled": ({0xB987: 1}, "HLSQ_CS_CNTL (0xb987) = 0x1: ENABLED"),
     "constlen over the file": ({0xB987: 0x100 | 65}, "CONSTLEN 260 vec4, the file has 256"),
     "constlen over the RAM mode": ({0xB987: 0x100 | 33}, "SP_CS_CTRL_REG1 (0xa9b1) = 0x1: constant RAM mode 0 holds"),
@@ -222,6 +223,16 @@ class TestChips:
         per_sp = 512 * fibers
         bench.map(0x10_0400_0000, per_sp * sps)
         bench.submit(*dispatch(change | {0xA9B9: per_sp >> 12, 0xA9BD: per_sp >> 11}))
+        assert len(bench.launches) == 1
+        bench.close()
+
+    @pytest.mark.parametrize(
+        ("chip", "magic"),
+        [("a640", 0x8000), ("a650", 0x01008000), ("a660", 0x05008000), ("a690", 0x04C00000)],
+    )
+    def test_every_chip_has_its_own_magic(self, chip: str, magic: int) -> None:
+        bench = Bench(chip)
+        bench.submit(*dispatch(MIRRORS | {0xB600: magic}))
         assert len(bench.launches) == 1
         bench.close()
 
