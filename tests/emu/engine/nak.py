@@ -50,8 +50,8 @@ def arguments(addresses: list[int], vals: tuple[int, ...]) -> np.ndarray[Any, An
     return np.frombuffer(bytearray(packed.ljust((len(packed) + 15) // 16 * 16, b"\0")), np.uint8)
 
 
-def differs(name: str, actual: bytes, expected: bytes) -> str:
-    """What is wrong with an output of this type, or an empty string."""
+def differs(name: str, actual: bytes, expected: bytes, absolute: float = 0.0) -> str:
+    """What is wrong with an output of this type, or an empty string. `absolute`: allowed on top, for every value."""
     a, e = np.frombuffer(actual, name), np.frombuffer(expected, name)
     if a.dtype.kind != "f":
         bad = a != e
@@ -60,7 +60,7 @@ def differs(name: str, actual: bytes, expected: bytes) -> str:
     relative = {2: 4e-3, 4: 2e-5, 8: 1e-11}[a.itemsize]
     wide, wanted = a.astype(np.float64), e.astype(np.float64)
     scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
-    close = np.isclose(wide, wanted, rtol=relative, atol=relative * 0.1 * scale, equal_nan=True)
+    close = np.isclose(wide, wanted, rtol=relative, atol=relative * 0.1 * scale + absolute, equal_nan=True)
     if close.all():
         return ""
     return f"{int((~close).sum())} of {a.size} differ, first {wide[~close][0]!r} for {wanted[~close][0]!r}"

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import os
-import pickle
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cores import CORES, execute
+from kernel_cases import NEEDS_MESA, kernel_cases
 from nak import CODE_VA, ArrayMemory, Shader, arguments, differs
-from nak_corpus import PACKAGES, missing_packages
 
 from hcqrt.emu.engine.launch import Launch
-
-WORKER = Path(__file__).with_name("kernel_cases_worker.py")
-
-
-NEEDS_NAK = pytest.mark.skipif(bool(missing_packages()), reason=f"not installed: {', '.join(missing_packages())}")
-
-
-def make_cases(path: Path) -> None:
-    """Run the worker; the file appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    # Its own environment: a DEV or DEBUG of the caller must not decide what is compiled.
-    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    subprocess.run([sys.executable, str(WORKER), "nak", str(partial)], check=True, timeout=300, env=environment)
-    partial.replace(path)
 
 
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
-    """Kept between runs for as long as the worker and the packages are the same; about 30 s when made anew."""
-    versions = [f"{name}={importlib.metadata.version(name)}" for name in PACKAGES]
-    key = hashlib.sha256(" ".join([*versions, WORKER.read_text()]).encode()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir()) / f"hcqrt-test-corpus-{os.getuid()}" / f"cases-{key}.pickle"
-    if not path.exists():
-        make_cases(path)
-    found: list[dict[str, Any]] = pickle.loads(path.read_bytes())
-    return found
+    return kernel_cases("nak")
 
 
 def run_case(case: dict[str, Any], core: str) -> str:
@@ -75,7 +45,7 @@ def run_case(case: dict[str, Any], core: str) -> str:
     return "; ".join(filter(None, (differs(*one) for one in found)))
 
 
-@NEEDS_NAK
+@NEEDS_MESA
 @pytest.mark.parametrize("core", CORES)
 def test_outputs_are_those_of_the_python_device(cases: list[dict[str, Any]], core: str) -> None:
     assert len({case["blob"] for case in cases}) >= 300
