@@ -57,6 +57,22 @@ def test_the_worked_dispatch_runs(core: Bench) -> None:
     assert core.gpu.stats["instructions"] == 128 * 13
 
 
+def test_the_worked_dispatch_runs_through_an_indirect_buffer(core: Bench) -> None:
+    """The packet as the facts spell it: 0x41 dwords at 0x1000000000."""
+    assert core.store(*dispatch()) == 0x10_0000_0000
+    core.submit(0x70BF8003, 0x00000000, 0x00000010, 0x00000041)
+    assert core.faults == []
+    assert out(core, 128) == tuple(range(1005, 1133))
+    assert core.u32(SIGNAL_VA) == 1
+
+
+def test_the_worked_dispatch_runs_by_the_other_launch_packet(core: Bench) -> None:
+    """CP_RUN_OPENCL takes 2, 1, 1 from the registers that CP_EXEC_CS overwrites."""
+    core.submit(*dispatch({0xB999: 2}, launch=(0x70310001, 0)))
+    assert core.faults == []
+    assert out(core, 128) == tuple(range(1005, 1133))
+
+
 STORE_IDS = """
 shl.b r2.x, r48.y, 1
 add.u r2.x, r2.x, r48.x
