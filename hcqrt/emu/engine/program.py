@@ -36,13 +36,13 @@ class CodeReader:
     def code(self, pc: int) -> bytes | None:
         base = pc - pc % CHUNK_BYTES
         if base not in self._chunks:
-            self._chunks[base] = self._read(base, CHUNK_BYTES)
+            self._chunks[base] = self.read(base, CHUNK_BYTES)
         chunk, offset = self._chunks[base], pc - base
         if offset + self._nbytes > len(chunk):
-            chunk, offset = self._read(pc, self._nbytes), 0
+            chunk, offset = self.read(pc, self._nbytes), 0
         return chunk[offset : offset + self._nbytes] or None
 
-    def _read(self, va: int, nbytes: int) -> bytes:
+    def read(self, va: int, nbytes: int) -> bytes:
         try:
             return bytes(self._fetch(va, nbytes))
         except MmuFault:
@@ -51,14 +51,14 @@ class CodeReader:
 
 @dataclass
 class Lowered:
-    """A program, and the code it was made from, by its distance from the entry."""
+    """A program, and the stretches of code it was made from, by their distance from the entry."""
 
-    code: dict[int, bytes]
+    code: list[tuple[int, bytes]]
     program: Program
     entry_va: int
 
     def still_there(self, reader: CodeReader, entry: int) -> bool:
-        return all(reader.code(entry + offset) == code for offset, code in self.code.items())
+        return all(reader.read(entry + offset, len(code)) == code for offset, code in self.code)
 
     def at(self, entry: int) -> Program:
         """The program with the addresses of `entry`."""
@@ -166,7 +166,17 @@ def discover(launch: Launch, reader: CodeReader) -> Lowered:
             found.records[pc] = illegal(pc)
     program = assemble(found.records, entry, front.prologue(launch))
     program.reasons, program.instruction_bytes = found.reasons, front.instruction_bytes
-    return Lowered(found.code, program, entry)
+    return Lowered(stretches(found.code), program, entry)
+
+
+def stretches(code: dict[int, bytes]) -> list[tuple[int, bytes]]:
+    """Instructions by offset as the longest runs without a gap: what is compared at every launch."""
+    runs: list[tuple[int, bytearray]] = []
+    for offset in sorted(code):
+        if not runs or offset != runs[-1][0] + len(runs[-1][1]):
+            runs.append((offset, bytearray()))
+        runs[-1][1].extend(code[offset])
+    return [(offset, bytes(run)) for offset, run in runs]
 
 
 def illegal(pc: int) -> list[Any]:
