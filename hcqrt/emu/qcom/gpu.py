@@ -107,9 +107,9 @@ class GpuContext:
             if not submission.ready():
                 return False
             submission.running = True
+            submission.started()
             for words in submission.words:
                 words.check_unchanged(self.space, "after they were submitted")
-            submission.started()
             self.cp.start(submission.ibs)
         moved = self.cp.run()
         if self.cp.finished:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hcqrt.emu.engine.launch import ImageShape, SamplerShape
 from hcqrt.emu.qcom.trouble import Refused
 
-TEXTURE_BYTES, SAMPLER_BYTES, UBO_BYTES = 64, 16, 8
+TEXTURE_BYTES, SAMPLER_BYTES = 64, 16
 BASE_ALIGNMENT = 64
 PITCH_UNIT_LOG2 = 6
 MAX_EXTENT = 16384
@@ -35,7 +35,7 @@ SRGB_FORMATS = (0x03, 0x30)
 # d0 bit 3 has no name, and the vendor's driver sets it in textures; of an image with one plane and no compression
 # d6 to d10 (minimum level, plane pitch, flag buffer) mean nothing
 TEXTURE_QUIRK = 1 << 3
-IDLE_WORDS = (6, 7, 8, 9, 10)
+LAST_IDLE_WORD = 10
 LAST_WRAP, BORDER_WRAP = 4, 3
 LAST_FILTER = 1  # cubic and anisotropic filters are not modelled
 BORDER_ENTRY_BYTES = 128
@@ -85,7 +85,7 @@ def decode_image(raw: bytes, writable: bool) -> Image:
     d = struct.unpack("<16I", raw)
     shape = decode_shape(d, writable)
     for index, word in enumerate(d):
-        if index > 10 and word:
+        if index > LAST_IDLE_WORD and word:
             raise refuse(f"d{index} = {word:#x}", "no field is known there")
     for name, value in (("d1", d[1] >> 30), ("d3", d[3] >> 29), ("d5", d[5] >> 30)):
         if value:

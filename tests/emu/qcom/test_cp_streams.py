@@ -93,6 +93,14 @@ def test_watched_words_that_are_not_mapped_fault_when_they_run(bench: Bench) -> 
     assert (bench.faults[0].kind, bench.faults[0].address) == (PAGE_FAULT, UNMAPPED_VA)
 
 
+def test_watched_words_that_are_freed_before_they_run_fault(bench: Bench) -> None:
+    va = bench.store(*store(7, DATA_VA))
+    bench.context.submit(Submission(1, [(va, 4)], watch=[(va, 4)]))
+    bench.space.unmap(va, 0x10000)
+    bench.gpu.run()
+    assert (bench.faults[0].kind, bench.faults[0].address) == (PAGE_FAULT, va)
+
+
 def test_words_that_change_under_a_running_buffer_are_refused(bench: Bench) -> None:
     va = bench.submit(*wait(1), *store(7, DATA_VA))
     bench.space.write_u32(va + 4 * 10, 8)
