@@ -16,7 +16,7 @@ from hcqrt.emu.system import EmulatedSystem
 from hcqrt.tools.check_frame import shipped_kernel
 
 pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="the C core was not built: there is no second core")
-SEEDS = {32: 200, 64: 100, 128: 60}
+SEEDS = {32: 140, 64: 80, 128: 60}
 CHIP = "sm_86"
 # name -> shapes in words of the buffers (the first is written), scalars, grid, block
 KERNELS: dict[str, tuple[tuple[int, ...], tuple[Any, ...], tuple[int, int, int], tuple[int, int, int]]] = {

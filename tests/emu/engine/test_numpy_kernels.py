@@ -106,7 +106,7 @@ def columns(rows, dtype):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_f32_fma_add_and_mul_round_once(mode):
-    rows = list(triples(SINGLE, 4000, mode))
+    rows = list(triples(SINGLE, 2500, mode))
     a, b, c = columns(rows, np.uint32)
     with np.errstate(all="ignore"):
         fused, total, product = (
@@ -127,7 +127,7 @@ def test_f32_fma_add_and_mul_round_once(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_f64_fma_add_and_mul_round_once(mode):
-    rows = list(triples(DOUBLE, 4000, mode))
+    rows = list(triples(DOUBLE, 2500, mode))
     a, b, c = (column.view(np.float64) for column in columns(rows, np.uint64))
     with np.errstate(all="ignore"):
         fused, total, product = doubles.fma(a, b, c, mode), doubles.add(a, b, mode), doubles.mul(a, b, mode)
