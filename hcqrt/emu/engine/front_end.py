@@ -14,6 +14,10 @@ class FrontEnd(Protocol):
     @property
     def instruction_bytes(self) -> int: ...
 
+    @property
+    def patience(self) -> int:
+        """Program.patience: how many turns of a loop the rest of a divergent warp waits for."""
+
     def key(self, launch: Launch) -> Hashable:
         """Everything of a launch, but for the code, that decides what the code becomes."""
 

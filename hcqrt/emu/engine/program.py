@@ -165,7 +165,11 @@ def discover(launch: Launch, reader: CodeReader) -> Lowered:
             found.reasons[pc] = f"more than {MAX_INSTRUCTIONS} instructions are reachable"
             found.records[pc] = illegal(pc)
     program = assemble(found.records, entry, front.prologue(launch))
-    program.reasons, program.instruction_bytes = found.reasons, front.instruction_bytes
+    program.reasons, program.instruction_bytes, program.patience = (
+        found.reasons,
+        front.instruction_bytes,
+        front.patience,
+    )
     return Lowered(stretches(found.code), program, entry)
 
 

@@ -46,6 +46,42 @@ def test_a_divergent_loop_runs_as_often_as_each_fibre_wants() -> None:
     assert np.array_equal(got, FIBRE % 13)
 
 
+def test_fibres_meet_behind_a_divergent_loop() -> None:
+    """Also when one after the other leaves it: behind it all are active."""
+    text = """
+    mov.u32u32 r8.x, 0
+    loop:
+    add.u r8.x, r8.x, 1
+    cmps.u.lt p0.x, r8.x, r1.x
+    br p0.x, #loop
+    movmsk.w64 r8.x
+    """
+    got = run(text, {"r1.x": FIBRE}, ["r8.x", "r8.y"])
+    assert (got[0] == 0xFFFFFFFF).all() and (got[1] == 0xFFFFFFFF).all()
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_fibre_may_spin_until_a_later_one_writes(core: str) -> None:
+    text = """
+    mov.u32u32 r1.x, c0.x
+    mov.u32u32 r1.y, c0.y
+    cmps.u.eq p0.x, r0.x, 63
+    br p0.x, #write
+    spin:
+    ldg.u32 r2.x, g[r1.x], 1
+    cmps.u.eq p0.x, r2.x, 0
+    br p0.x, #spin
+    end
+    write:
+    mov.u32u32 r2.x, 5
+    stg.u32 g[r1.x], r2.x, 1
+    end
+    """
+    out = np.zeros(4, np.uint32)
+    result = launch(pack(assemble(text)), [out], core, Banks(), budget=10_000_000)
+    assert result.fault is None and out[0] == 5
+
+
 def test_predication_restricts_writes_and_stores() -> None:
     text = """
     mov.u32u32 r8.x, 0

@@ -169,7 +169,8 @@ def test_what_has_no_known_meaning_is_named(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("add.u hr1.x, hr2.x, hr3.x", ""), ("add.u hr23.x, hr2.x, hr3.x", ""), ("add.u hr24.x, hr2.x, hr3.x", r"r12\.x"),
+        ("add.u hr1.x, hr2.x, hr3.x", ""), ("add.u hr23.x, hr2.x, hr3.x", ""),
+        ("add.u hr24.x, hr2.x, hr3.x", r"r12\.x"),
         ("add.u hr1.x, hr48.x, hr3.x", "shared halves"), ("mov.u16u16 hr1.x, hr<a0.x + 2>", "merged file"),
     ],
 )  # fmt: skip
@@ -226,6 +227,7 @@ def test_programs_are_known_by_code_setup_and_lanes() -> None:
         assert cache.get(other) is not first
     moved = cache.get(job(code, SETUP, entry=0x9000))
     assert (sorted(moved.positions), moved.instruction_bytes) == ([0x9000, 0x9008], 8)
+    assert moved.patience == first.patience > 0
 
 
 def test_unreached_code_may_be_garbage_and_reached_garbage_says_why() -> None:

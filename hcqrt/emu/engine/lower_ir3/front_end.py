@@ -19,6 +19,8 @@ def setup_of(launch: Launch) -> Ir3Setup:
 
 class Ir3FrontEnd:
     instruction_bytes = 8
+    # Nothing but their addresses brings fibres together, so the lowest runs first; one that spins waits for others.
+    patience = 1024
 
     def key(self, launch: Launch) -> Hashable:
         return setup_of(launch), launch.lanes
