@@ -9,7 +9,6 @@ import threading
 import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from decimal import Decimal
@@ -17,10 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.config import Config
-from hcqrt.core.alloc import AllocationCache, nearest
 from hcqrt.core.buffer import HCQBuffer
+from hcqrt.core.pool import MemoryPool
 from hcqrt.core.signal import MASK64, HCQSignal, SignalPool
-from hcqrt.errors import HCQError, OutOfMemory
+from hcqrt.errors import HCQError
 from hcqrt.fileio import System
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 MemoryKind = tuple[bool, ...]  # host, cpu_access, uncached, and what a backend adds for itself
 CLOSE_AFTER_TIMEOUT_MS = 100
-CACHE_SHARE = 4  # the cache keeps at most this part of the device's memory: a quarter
 
 
 class HCQDevice(ABC):
@@ -61,13 +59,8 @@ class HCQDevice(ABC):
         self.last_launch = "none"
         self.pid = system.getpid()
         self._closed = self._forked = self._timed_out = False
-        # id(memory) -> kind, bytes, memory; kind None is memory that others own, and never kept for reuse
-        self._live: dict[int, tuple[MemoryKind | None, int, Any]] = {}
-        self._pending: deque[tuple[Any, Any]] = deque()  # freed, but work may still use it
-        self._dropped: deque[Any] = deque()  # left by finalisers, which may run anywhere
+        self.pool = MemoryPool(self)
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._in_use = self._peak = 0
-        self._cache: AllocationCache[Any] | None = None
         self._signals = SignalPool(self._signal_page, self.ticks_to_us, self.signal_bits)
         os.register_at_fork(after_in_child=functools.partial(_after_fork, weakref.ref(self)))
 
@@ -160,10 +153,14 @@ class HCQDevice(ABC):
 
     def find_allocation(self, address: int) -> str:
         """The memory that contains a GPU address, or the nearest below it."""
-        return nearest((memory for _, _, memory in self._live.values()), address)
+        return self.pool.find(address)
+
+    def note_timeout(self) -> None:
+        """Something did not end in a whole wait: close() does not wait as long for it again."""
+        self._timed_out = True
 
     def describe_wait(self, signal: HCQSignal, target: int, waited_ms: int) -> str:
-        self._timed_out = True
+        self.note_timeout()
         what = "compute timeline" if signal is self.timeline_signal else repr(signal)
         return (
             f"{self.name}: {what} stuck at {signal.value}, waited {waited_ms / 1000:.1f} s for {target}; "
@@ -192,37 +189,7 @@ class HCQDevice(ABC):
 
     def take_memory(self, nbytes: int, kind: MemoryKind) -> Any:
         """Memory from the cache or the driver, counted and freed on close. Called with the lock."""
-        self._sweep()
-        size = self.round_size(nbytes, kind)
-        memory = self._cache.take((kind, size)) if self._cache else None
-        if memory is None:
-            try:
-                memory = self._allocate(size, kind)
-            except OutOfMemory:
-                memory = self._allocate_after_clean(size, kind)
-        self._count(kind, size, memory)
-        return memory
-
-    def _count(self, kind: MemoryKind | None, size: int, memory: Any) -> None:
-        """Free `memory` on close, and count it until then."""
-        self._live[id(memory)] = (kind, size, memory)
-        self._in_use += size
-        self._peak = max(self._peak, self._in_use)
-
-    def _allocate_after_clean(self, size: int, kind: MemoryKind) -> Any:
-        for marks, _ in list(self._pending):
-            self._wait_marks(marks)
-        self._sweep()
-        if self._cache is not None:
-            self._cache.clear()
-        try:
-            return self._allocate(size, kind)
-        except OutOfMemory as error:
-            stats = self.memory_stats()
-            raise OutOfMemory(
-                f"{self.name}: {size} bytes asked, {stats['in_use']} in use, {stats['cached']} cached, "
-                f"{stats['total']} in all; close buffers you no longer need ({error})"
-            ) from error
+        return self.pool.take(nbytes, kind)
 
     def round_size(self, nbytes: int, kind: MemoryKind) -> int:
         """The size that is really allocated, so that the cache finds it again."""
@@ -231,43 +198,17 @@ class HCQDevice(ABC):
     def free(self, memory: Any) -> None:
         """Take memory back; it is reused or released once what was submitted so far has retired."""
         with self.lock:
-            if id(memory) not in self._live or self._forked:
-                return
-            self._in_use -= self._live[id(memory)][1]
-            self._pending.append((self._marks(), memory))
-            self._sweep()
+            if not self._forked:
+                self.pool.free(memory)
 
     def drop(self, memory: Any) -> None:
         """As `free`, from a finaliser: only noted, since it may run in the middle of anything."""
-        self._dropped.append(memory)
-
-    def _sweep(self) -> None:
-        while self._dropped:
-            memory = self._dropped.popleft()
-            if id(memory) in self._live:
-                self._in_use -= self._live[id(memory)][1]
-                self._pending.append((self._marks(), memory))
-        while self._pending and (self.broken is not None or self._retired(self._pending[0][0])):
-            memory = self._pending.popleft()[1]
-            kind, size, _ = self._live.pop(id(memory))
-            if self._cache is None and self.config.cache:
-                self._cache = AllocationCache(self._release, self._total_bytes() // CACHE_SHARE)
-            if self._cache is not None and self.broken is None and kind is not None:
-                self._cache.put((kind, size), size, memory)
-            else:
-                self._release(memory)
+        self.pool.drop(memory)
 
     def memory_stats(self) -> dict[str, int]:
         """Bytes: `in_use` by live buffers and programs, `cached`, `total` of the device, `peak` of in_use."""
         with self.lock:
-            cached = self._cache.cached_bytes if self._cache else 0
-            pending = sum(self._live[id(memory)][1] for _, memory in self._pending)
-            return {
-                "in_use": self._in_use,
-                "cached": cached + pending,
-                "total": self._total_bytes(),
-                "peak": self._peak,
-            }
+            return self.pool.stats()
 
     # copies
 
@@ -320,16 +261,9 @@ class HCQDevice(ABC):
                 undo.callback(self._stop_work)
 
     def _release_all(self) -> None:
-        with ExitStack() as undo:
-            self.broken = self.broken or HCQError(f"{self.name} was closed; open it again")
-            self._signals.close()
-            for _, _, memory in self._live.values():
-                undo.callback(self._release, memory)
-            self._live.clear()
-            self._in_use = 0
-            self._pending.clear()
-            if self._cache is not None:
-                undo.callback(self._cache.clear)
+        self.broken = self.broken or HCQError(f"{self.name} was closed; open it again")
+        self._signals.close()
+        self.pool.release_all()
 
     @property
     def closed(self) -> bool:

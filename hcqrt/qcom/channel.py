@@ -16,7 +16,7 @@ from hcqrt.core.channel import BoundSegment, RingChannel
 from hcqrt.core.signal import HCQSignal
 from hcqrt.core.sints import Sint
 from hcqrt.errors import SignalTimeout
-from hcqrt.ioctl import ioctl_error
+from hcqrt.ioctl import errno_name, ioctl_error
 from hcqrt.qcom import pm4
 from hcqrt.qcom.kgsl import NODE
 
@@ -129,8 +129,12 @@ class QCOMChannel(RingChannel):
             if value != last:
                 last, progress_at = value, now_ns
             elif now_ns - progress_at > dev.wait_timeout_ms * 1_000_000:
-                waited_ms = (now_ns - start) // 1_000_000
-                raise SignalTimeout(dev.describe_wait(self.progress, self.submitted, waited_ms))
+                dev.note_timeout()
+                raise SignalTimeout(
+                    f"{dev.name}: the driver takes no more work [{errno_name(error.errno)}], waited "
+                    f"{(now_ns - start) / 1e9:.1f} s with {self.submitted - value} submissions in flight; last launch: "
+                    f"{dev.last_launch}. See the kernel log ({dev.kernel_log}), or raise HCQRT_WAIT_TIMEOUT_MS"
+                ) from error
             try:
                 self._ioctl(GPU_COMMAND.request, self._argument)
                 self.submitted = progress

@@ -238,7 +238,7 @@ class QCOMDevice(HCQDevice):
 
     def _adopt(self, item: Import) -> HCQBuffer:
         self.imports.add(item)
-        self._count(None, 0, item)
+        self.pool.count(None, 0, item)
         return HCQBuffer(item.va, item.nbytes, self, item)
 
     def free(self, memory: Any) -> None:

@@ -245,7 +245,7 @@ def test_an_endless_wait_times_out_and_close_does_not_wait_again(adreno):
     value = dev.next_timeline()
     dev.last_launch = "spinner"
     dev.compute_queue().wait(never, 1).signal(dev.timeline_signal, value).submit(dev)
-    with pytest.raises(SignalTimeout, match=r"waited 0\.2 s.*last launch: spinner"):
+    with pytest.raises(SignalTimeout, match=r"waited \d+\.\d s.*last launch: spinner"):
         dev.synchronize(200)
     start = time.monotonic()
     dev.close()

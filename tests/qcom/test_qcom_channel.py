@@ -133,7 +133,9 @@ def test_a_driver_queue_that_stays_full_ends_in_a_timeout(qcom, adreno):
     qcom.wait_timeout_ms = 100
     adreno.inject("ioctl", "IOCTL_KGSL_GPU_COMMAND", errno=errno.ETIMEDOUT, times=1_000_000)
     submitted = qcom.channel.submitted
-    with pytest.raises(SignalTimeout, match=r"waited 0\.1 s"):
+    with pytest.raises(
+        SignalTimeout, match=r"takes no more work \[ETIMEDOUT\], waited \d+\.\d s with 0 submissions in flight"
+    ):
         qcom.compute_queue().q(*nop(1)).submit(qcom)
     assert qcom.channel.submitted == submitted
     adreno.rules.drop("ioctl")
@@ -269,7 +271,9 @@ def test_a_timeout_names_the_wait_and_the_device_goes_on(qcom, adreno):
     qcom.synchronize()
     adreno.inject("stall")
     on_timeline(qcom, *nop(1)).submit(qcom)
-    with pytest.raises(SignalTimeout, match=r"compute timeline stuck at 0, waited 0\.1 s for 1.*kernel log \(kgsl\)"):
+    with pytest.raises(
+        SignalTimeout, match=r"timeline stuck at 0, waited \d+\.\d s for 1.*kernel log \(kgsl\)"
+    ):
         qcom.synchronize(100)
     adreno.resume()
     qcom.synchronize()

@@ -228,7 +228,7 @@ def test_border_colors_are_transparent_black_and_aligned(qcom):
 
 def ours() -> int:
     """Python objects of the runtime's own classes."""
-    return sum(type(found).__module__.startswith(("hcqrt.core", "hcqrt.qcom")) for found in gc.get_objects())
+    return sum(str(type(found).__module__).startswith(("hcqrt.core", "hcqrt.qcom")) for found in gc.get_objects())
 
 
 def test_13_many_buffers_and_submissions_leave_nothing(adreno_machine):
