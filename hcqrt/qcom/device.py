@@ -43,6 +43,7 @@ CONTEXT_FLAGS = (
 )
 DRIVER_WAIT_MS = 5  # of one sleep in the driver: also how late a long wait may see Ctrl-C
 BORDER_COLORS, BORDER_COLOR_BYTES = 32, 128  # one for each sampler that a shader may have
+HW_STACK_BYTES = 64 << 10  # calls and branches spill behind the private memory; no source says how far
 EDGE_BYTES = 2048  # where bytes of shared cache lines land
 TICKS_PER_US = Decimal("19.2")  # CP_ALWAYS_ON_COUNTER
 
@@ -179,9 +180,10 @@ class QCOMDevice(HCQDevice):
     def scratch_va(self, nbytes: int) -> int:
         """Private memory of at least that size. It stays where it is until the device closes: words name it."""
         with self.lock:
-            fitting = next((memory for memory in self._scratch if memory.nbytes >= nbytes), None)
+            needed = nbytes + HW_STACK_BYTES
+            fitting = next((memory for memory in self._scratch if memory.nbytes >= needed), None)
             if fitting is None:
-                fitting = self.take_memory(nbytes, PLAIN)
+                fitting = self.take_memory(needed, PLAIN)
                 self._scratch.append(fitting)
             return fitting.va
 
