@@ -148,7 +148,8 @@ def test_predicated_instructions_are_guarded_in_every_record_that_matters(line: 
         ("mov.u16u16 hr5.x, hr1.x", r"hr5\.x: the program has 5 half vectors"),
         ("cov.u8_32u32 r1.x, hr1.x", "src_type = 'u8_32'"), ("ldg.u8_32 r1.x, g[r2.x], 1", "type = 'u8_32'"),
         ("ldg.u32 r1.x, g[r2.x], 0", "size = 0"), ("mov.f16f16 hr1.x, hc1.x", "narrows or cuts"),
-        ("hrsq r1.x, r2.x", "of a full register"),
+        ("hrsq r1.x, r2.x", "of a full register"), ("add.f r1.x, r2.x, 5", "an integer means to a float"),
+        ("add.u r1.x, r2.x, (1.0)", "a float means to an integer"),
         ("atomic.inc.untyped.1d.u32.1.l r1.x, l[r2.x], r3.x", "what this operation stores"),
         ("atomic.add.untyped.1d.f32.1.l r1.x, l[r2.x], r3.x", "type = 'f32'"),
         ("ldc.offset0.1.imm r1.x, r2.x, 1", "the launch has 1 constant buffers"),
@@ -246,6 +247,12 @@ def test_ids_in_registers_that_cannot_hold_them_are_refused(field: str) -> None:
     wrong = 0xE0 if field in ("local_id", "linear_id") else 0xDE
     with pytest.raises(EmulatorRefusal, match="the start of the program at 0x1000"):
         ProgramCache().get(job(pack(assemble("end")), replace(SETUP, **{field: wrong})))
+
+
+def test_footprints_beyond_the_register_file_are_refused() -> None:
+    for field in ("full_regs", "half_regs"):
+        with pytest.raises(EmulatorRefusal, match="48 exist"):
+            ProgramCache().get(job(pack(assemble("end")), replace(SETUP, **{field: 49})))
 
 
 def test_a_launch_without_setup_is_a_mistake_of_the_caller() -> None:

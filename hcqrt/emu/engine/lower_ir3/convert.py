@@ -6,7 +6,7 @@ Two models of what is undecided: a float result of round field 0 is rounded to n
 
 from __future__ import annotations
 
-from ....isa.ir3 import Const, Operand, Reg
+from ....isa.ir3 import Const, Imm, Operand, Reg
 from .. import uops as u
 from .lowering import A0, A1, A_AND_B, FLOAT, HALF_MASK, INTEGER, Lowering, Source, immediate, lowers
 
@@ -98,7 +98,8 @@ def move_source(i: Lowering, name: str, origin: str) -> Source:
         raise i.refuse("whether a move of a float type narrows or cuts a constant of the file is not known")
     if getattr(operand, "neg", False) or getattr(operand, "abs", False):
         raise i.refuse(f"operand {name}: neg or abs of a move")
-    return i.bare(operand, FLOAT if origin in FLOATS else INTEGER)
+    # An immediate of a move is the bits themselves.
+    return i.bare(operand, FLOAT if origin in FLOATS and not isinstance(operand, Imm) else INTEGER)
 
 
 def types(i: Lowering) -> tuple[str, str, int | None]:

@@ -20,7 +20,6 @@ from .memory import ELEMENTS, OPERATIONS, Address, Part, atomic, operation
 ROW_BYTES = 32
 VA, WIDTH, HEIGHT, DEPTH, PITCH, LAYER = 0, 8, 12, 16, 20, 24  # byte offsets in a row
 HEIGHT_SHIFT = 15  # a buffer's element count is height << 15 | width
-WIDTHS = {1: u.W_U8, 2: u.W_U16}
 # Type of an access -> whether its registers are half ones, and the kinds of format it goes with.
 REAL, WHOLE = ("unorm", "float", "small float"), (UINT, SINT)
 TYPES = {
@@ -82,14 +81,22 @@ def locate(i: Lowering, bank: int, slot: int, shape: ImageShape, at: list[Source
     return Texel(total, inside)
 
 
+def widest(nbytes: int) -> tuple[int, int]:
+    """Width of one access to a texel, and how many it takes. Texels of 8 and 16 bytes are aligned: rows are, to 64."""
+    width = {1: u.W_U8, 2: u.W_U16, 8: u.W_64, 16: u.W_128}.get(nbytes, u.W_32)
+    return width, (nbytes + 3) // 4 if width == u.W_32 else 1
+
+
 def fetch(i: Lowering, texel: Texel, nbytes: int) -> int:
     """The texel's words in scratch registers, zeros outside."""
     count = (nbytes + 3) // 4
     words = i.scratch(count)
     for k in range(count):
         i.emit("MOV", words + k, ZERO)
-        i.emit("LD", words + k, texel.address, ZERO, flags=u.A64, imm=4 * k, width=WIDTHS.get(nbytes, u.W_32),
-               space=u.S_GLOBAL, guard=texel.inside)  # fmt: skip
+    width, accesses = widest(nbytes)
+    for k in range(accesses):
+        i.emit("LD", words + k, texel.address, ZERO, flags=u.A64, imm=4 * k, width=width, space=u.S_GLOBAL,
+               guard=texel.inside)  # fmt: skip
     return words
 
 
@@ -133,8 +140,8 @@ def isam(i: Lowering) -> None:
 
     Component c of the mask goes to the destination's register plus c.
     """
-    i.no_effect("1d", "p")
-    i.unset("a", "o", "s", "v")
+    i.no_effect("1d")
+    i.unset("a", "o", "p", "s", "v")
     if not i.setup.isam_gl:
         raise i.refuse("what isam does in mode CL is not known")
     slot, sampler = i.number("texture"), i.number("sampler")
@@ -239,8 +246,7 @@ def stib(i: Lowering) -> None:
     if len(values) <= max(parts_of):
         raise i.refuse(f"{len(values)} components for image format {shape.format:#x}")
     texel = locate(i, IMAGES, slot, shape, at, form.nbytes)
-    count = (form.nbytes + 3) // 4
-    words = i.scratch(count)
+    words = i.scratch((form.nbytes + 3) // 4)
     for component, part in sorted(parts_of.items(), key=lambda item: item[1].lsb):
         operand, mark = values[component], i.mark()
         assert isinstance(operand, Reg)
@@ -248,9 +254,10 @@ def stib(i: Lowering) -> None:
         encode(i, d, i.read(operand), part, half)
         insert(i, words, part, bits)
         i.settle(mark)
-    for k in range(count):
-        i.emit("ST", u.NO_REG, texel.address, ZERO, register(words + k), flags=u.A64, imm=4 * k,
-               width=WIDTHS.get(form.nbytes, u.W_32), space=u.S_GLOBAL, guard=texel.inside)  # fmt: skip
+    width, accesses = widest(form.nbytes)
+    for k in range(accesses):
+        i.emit("ST", u.NO_REG, texel.address, ZERO, register(words + k), flags=u.A64, imm=4 * k, width=width,
+               space=u.S_GLOBAL, guard=texel.inside)  # fmt: skip
 
 
 @lowers(*(f"atomic.b.{name}" for name in (*OPERATIONS, "inc", "dec")))

@@ -113,8 +113,12 @@ class Lowering(Emitter[Operand]):
         if isinstance(operand, Relative):
             return self._relative(operand, kind)
         if isinstance(operand, Imm):
+            if kind == FLOAT:
+                raise self.refuse(f"operand {operand!r}: what an integer means to a float operation is not known")
             return immediate(operand.value & (HALF_MASK if operand.half else 0xFFFFFFFF))
         if isinstance(operand, FloatImm):
+            if kind != FLOAT:
+                raise self.refuse(f"operand {operand!r}: what a float means to an integer operation is not known")
             (bits,) = struct.unpack("<H" if operand.half else "<I", struct.pack(
                 "<e" if operand.half else "<f", FLOAT_TABLE[operand.index]))  # fmt: skip
             return immediate(bits)

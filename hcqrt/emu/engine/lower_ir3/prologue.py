@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...refusal import EmulatorRefusal
 from .. import uops as u
 from ..launch import Ir3Setup
 from ..lowering import Emitter, Source
 from .lowering import SCRATCH, SHARED
 
 ABSENT = 0xFC
+MAX_VECTORS = 48  # r0 to r47
 LOCAL = (u.SR_TID_X, u.SR_TID_Y, u.SR_TID_Z)
 GROUP = (u.SR_CTAID_X, u.SR_CTAID_Y, u.SR_CTAID_Z)
 SIZE = (u.SR_NTID_X, u.SR_NTID_Y, u.SR_NTID_Z)
@@ -37,9 +37,9 @@ class Start(Emitter[object]):
     def places(self, first: int, names: tuple[int, ...]) -> list[tuple[int, int]]:
         """Registers with what belongs there. Those beyond the footprint are left out: no instruction can read them."""
         if first not in SHARED and first >= SHARED.start:
-            raise EmulatorRefusal(f"{self._where}: register number {first:#x} cannot hold an id")
+            raise self.refuse(f"register number {first:#x} cannot hold an id")
         if first in SHARED and first + len(names) > SHARED.stop:
-            raise EmulatorRefusal(f"{self._where}: an id at register {first:#x} leaves the shared registers")
+            raise self.refuse(f"an id at register {first:#x} leaves the shared registers")
         limit = SHARED.stop if first in SHARED else 4 * self.setup.full_regs
         return [(first + k, name) for k, name in enumerate(names) if first + k < limit]
 
@@ -47,6 +47,10 @@ class Start(Emitter[object]):
 def prologue(setup: Ir3Setup, pc: int) -> list[Any]:
     """Group numbers below r48 are no registers (a front end writes the number of a constant there): nothing happens."""
     start = Start(setup, pc)
+    if max(setup.full_regs, setup.half_regs) > MAX_VECTORS:
+        raise start.refuse(
+            f"footprints of {setup.full_regs} full and {setup.half_regs} half vectors: {MAX_VECTORS} exist"
+        )
     if setup.local_id != ABSENT:
         start.vector(setup.local_id, LOCAL)
     for first, names in ((setup.group_id, GROUP), (setup.group_size, SIZE)):
