@@ -145,9 +145,10 @@ class RingChannel(ABC):
         """The launch path: one pack, one submission."""
         if self.dev.broken is not None:
             self.dev.check_usable()
-        if self.submitted >= self._full_at:
-            self._make_room()
         progress = self.submitted + 1
+        if progress > self._full_at:
+            self._make_room()
+            progress = self.submitted + 1
         ring = self._cmd
         offset = ring.cursor
         if offset + packed.slot_bytes > ring.limit:
@@ -168,9 +169,10 @@ class RingChannel(ABC):
         return bound
 
     def submit_bound(self, bound: BoundSegment) -> int:
-        if self.submitted >= self._full_at:
-            self._make_room()
         progress = self.submitted + 1
+        if progress > self._full_at:
+            self._make_room()
+            progress = self.submitted + 1
         self._pack_progress(bound.mv, bound.progress_offset, progress)
         self._kick(bound.va, bound.nwords)
         return progress

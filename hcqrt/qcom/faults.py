@@ -58,6 +58,11 @@ class FaultWatch:
         """The sticky fault, or None. Raises DeviceFault for one that the driver recovered from, once."""
         dev = self._dev
         channel = dev.channel
+        if channel.retired >= channel.submitted:  # nothing was dropped; what is left to ask for is the driver's mark
+            fault = None if self._checked == channel.submitted else self._ask(channel.submitted)
+            if fault is not None and dev.broken is None:
+                raise fault
+            return fault
         status = dev.kgsl.reset_status(channel.context)
         if status:
             return self._dead(f"{DEAD}: {RESET_STATUS.get(status, f'reset status {status}')}")
@@ -65,18 +70,16 @@ class FaultWatch:
             retired = channel.retired_by_kernel()
         except IoctlError as error:
             return self.refused(error)
-        dropped = channel.retired < retired
-        if not dropped and (channel.retired < channel.submitted or self._checked == channel.submitted):
+        if channel.retired >= retired:
             return None
         new = retired > self._told
         fault = self._ask(retired)
         if dev.broken is not None:
             return dev.broken
-        if dropped:
-            self._move_on(retired)
-            if fault is None and new:
-                self._told = channel.submitted
-                fault = DeviceFault(self._describe(f"{SUSPECT}; work was dropped"))
+        self._move_on(retired)
+        if fault is None and new:
+            self._told = channel.submitted
+            fault = DeviceFault(self._describe(f"{SUSPECT}; work was dropped"))
         if fault is not None:
             raise fault
         return None

@@ -71,7 +71,7 @@ def test_25_a_dead_context_is_sticky_and_reopening_works(adreno, call, number, w
     dev.synchronize()
     adreno.inject("ioctl", call, errno=getattr(errno, number))
     with pytest.raises(DeviceFault, match=rf"{words}.*{number}.*open it again"):
-        store(dev, buffer.va_addr, 1)
+        store(dev, UNMAPPED if call == READ else buffer.va_addr, 1)  # timestamps are read of work that does not end
         dev.synchronize()
     count = len(adreno.ioctl_log)
     for later in (dev.synchronize, lambda: store(dev, 0, 1), lambda: dev.alloc(64), dev.check_health):
@@ -300,10 +300,14 @@ def test_errors_are_of_the_base_class(qcom, adreno):
 @pytest.mark.parametrize(("status", "words"), [(1, "its own work"), (2, "somebody else's"), (3, "unknown reason")])
 def test_every_reset_status_is_sticky_and_in_words(adreno, monkeypatch, status, words):
     dev = hcqrt.open_device("QCOM", adreno)
+    dev.synchronize()
     monkeypatch.setattr(dev.kgsl, "reset_status", lambda context: status)
+    adreno.inject("stall")
+    store(dev, dev.flush_va, 1)
     for _ in range(2):
         with pytest.raises(DeviceFault, match=words):
-            dev.synchronize()
+            dev.check_health()
+    adreno.resume()
     dev.close()
 
 
