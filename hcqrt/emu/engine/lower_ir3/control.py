@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ....isa.ir3 import Pred, Target
 from .. import uops as u
-from .lowering import ALWAYS, EXCLUDED, ZERO, Lowering, PredSource, lowers
+from .lowering import ALWAYS, ZERO, Lowering, PredSource, lowers
+from .registers import EXCLUDED
 
 INSTRUCTION_BYTES = 8
 EITHER, BOTH = 0xFC, 0xC0  # PLOP3 tables of p and p2

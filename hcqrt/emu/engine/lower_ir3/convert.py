@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ....isa.ir3 import Const, Imm, Operand, Reg
 from .. import uops as u
-from .lowering import A0, A1, A_AND_B, FLOAT, HALF_MASK, INTEGER, Lowering, Source, immediate, lowers
+from .lowering import Lowering, Source, immediate, lowers
+from .registers import A0, A1, A_AND_B, FLOAT, HALF_MASK, INTEGER
 
 FLOATS = {"f16": u.F16, "f32": u.F32}
 # A source of 8 bits is signed, whatever its name says: compilers mask where they want zeros.

@@ -12,16 +12,8 @@ import struct
 from .. import uops as u
 from .convert import convert, result
 from .integer import truth
-from .lowering import (
-    A_AND_B,
-    ALWAYS,
-    HALF_SIGN,
-    ZERO,
-    Lowering,
-    Source,
-    immediate,
-    lowers,
-)  # fmt: skip
+from .lowering import ALWAYS, ZERO, Lowering, Source, immediate, lowers
+from .registers import A_AND_B, HALF_SIGN
 
 SIGN, NEGATIVE_ZERO, HALF, ONE = 0x80000000, 0x80000000, 0x3F000000, 0x3F800000
 ONE16, NAN32, NAN16 = 0x3C00, 0x7FFFFFFF, 0x7FFF

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from .. import uops as u
 from ..launch import ImageShape
-from .lowering import A_AND_B, ZERO, Lowering, Source, immediate, register
+from .lowering import ZERO, Lowering, Source, immediate, register
+from .registers import A_AND_B
 
 UNORM, UINT, SINT, FLOAT, SMALL_FLOAT = "unorm", "uint", "sint", "float", "small float"
 A_OR_B = 0xFC

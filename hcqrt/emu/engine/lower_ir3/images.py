@@ -14,8 +14,9 @@ from .. import uops as u
 from ..launch import ImageShape
 from .convert import following
 from .formats import FORMATS, SINT, UINT, components, decode, encode, insert, known_format, one
-from .lowering import ALWAYS, IMAGES, TEXTURES, ZERO, Lowering, PredSource, Source, immediate, lowers, register
+from .lowering import ALWAYS, ZERO, Lowering, PredSource, Source, immediate, lowers, register
 from .memory import ELEMENTS, OPERATIONS, Address, Part, atomic, operation
+from .registers import IMAGES, TEXTURES
 
 ROW_BYTES = 32
 VA, WIDTH, HEIGHT, DEPTH, PITCH, LAYER = 0, 8, 12, 16, 20, 24  # byte offsets in a row

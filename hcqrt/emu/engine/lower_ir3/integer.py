@@ -11,18 +11,8 @@ from collections.abc import Callable
 from ....isa.ir3 import Reg
 from .. import uops as u
 from .convert import result
-from .lowering import (
-    A_AND_B,
-    ALWAYS,
-    FIRST_PREDICATE,
-    HALF_MASK,
-    PREDICATES,
-    ZERO,
-    Lowering,
-    Source,
-    immediate,
-    lowers,
-)  # fmt: skip
+from .lowering import ALWAYS, ZERO, Lowering, Source, immediate, lowers
+from .registers import A_AND_B, FIRST_PREDICATE, HALF_MASK, PREDICATES
 
 CONDITIONS = {"lt": u.C_LT, "le": u.C_LE, "gt": u.C_GT, "ge": u.C_GE, "eq": u.C_EQ, "ne": u.C_NE}
 MASK_24, TOP_HALF = 0xFFFFFF, 0xFFFF0000

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from ....isa.ir3 import Imm, Operand, Reg, Scaled
 from .. import uops as u
 from .convert import following
-from .lowering import ALWAYS, UBOS, ZERO, Lowering, Source, immediate, lowers, register
+from .lowering import ALWAYS, ZERO, Lowering, Source, immediate, lowers, register
+from .registers import UBOS
 
 # Bytes and width of an element. How a wide byte (u8_32) is extended is not known.
 ELEMENTS = {

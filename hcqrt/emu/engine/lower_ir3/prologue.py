@@ -7,7 +7,7 @@ from typing import Any
 from .. import uops as u
 from ..launch import Ir3Setup
 from ..lowering import Emitter, Source
-from .lowering import SCRATCH, SHARED
+from .registers import SCRATCH, SHARED
 
 ABSENT = 0xFC
 MAX_VECTORS = 48  # r0 to r47
