@@ -11,7 +11,7 @@ from contract_reference import WORD, Outcome, signed
 from hcqrt.emu.engine import uops
 
 Held = tuple[int, int, int]
-Rule = Callable[[Case, list[int], int], Outcome]
+Rule = Callable[[Case, range, int], Outcome]
 RULES: dict[str, Callable[[Case, int], list[Held]]] = {}
 
 
@@ -23,7 +23,7 @@ def rule(name: str) -> Callable[[Rule], Rule]:
             held = []
             for lane in range(THREADS):
                 first = lane - lane % lanes
-                warp = list(range(first, first + lanes))
+                warp = range(first, first + lanes)
                 held.append(case.after(lane, function(case, warp, lane) if case.passes(lane) else Outcome()))
             return held
 
@@ -33,17 +33,17 @@ def rule(name: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def running(case: Case, warp: list[int]) -> list[int]:
+def running(case: Case, warp: range) -> list[int]:
     return [lane for lane in warp if lane < THREADS and case.passes(lane)]
 
 
 @rule("BCAST")
-def bcast(case: Case, warp: list[int], lane: int) -> Outcome:
+def bcast(case: Case, warp: range, lane: int) -> Outcome:
     return Outcome(case.operand(running(case, warp)[0], 0) & WORD)
 
 
 @rule("VOTE")
-def vote(case: Case, warp: list[int], lane: int) -> Outcome:
+def vote(case: Case, warp: range, lane: int) -> Outcome:
     asked = running(case, warp)
     yes = [other for other in asked if case.holds(other, "p")]
     result = (len(yes) == len(asked), bool(yes), len(yes) in (0, len(asked)))[case.mod]
@@ -52,7 +52,7 @@ def vote(case: Case, warp: list[int], lane: int) -> Outcome:
 
 
 @rule("SHFL")
-def shfl(case: Case, warp: list[int], lane: int) -> Outcome:
+def shfl(case: Case, warp: range, lane: int) -> Outcome:
     """Segments and clamps as PTX describes shfl."""
     count = len(warp)
     own, by, c = lane - warp[0], case.operand(lane, 1) % count, case.operand(lane, 2)
@@ -67,13 +67,13 @@ def shfl(case: Case, warp: list[int], lane: int) -> Outcome:
 
 
 @rule("MATCH")
-def match(case: Case, warp: list[int], lane: int) -> Outcome:
+def match(case: Case, warp: range, lane: int) -> Outcome:
     same = [n for n in running(case, warp) if (case.operand(n, 0) ^ case.operand(lane, 0)) & WORD == 0]
     return Outcome(sum(1 << n - warp[0] for n in same))
 
 
 @rule("REDUX")
-def redux(case: Case, warp: list[int], lane: int) -> Outcome:
+def redux(case: Case, warp: range, lane: int) -> Outcome:
     values = [case.operand(n, 0) & WORD for n in running(case, warp)]
     if case.flags & uops.SIGNED:
         values = [signed(value, 32) for value in values]

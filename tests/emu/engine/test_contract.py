@@ -35,6 +35,13 @@ def drawn(name: str, form: int) -> tuple[Case, list[tuple[int, int, int]]]:
     return case, case.wanted()
 
 
+@cache
+def drawn_across(name: str, form: int, lanes: int) -> tuple[Case, list[tuple[int, int, int]]]:
+    case = Case(name, form)
+    rule: Callable[[Case, int], list[tuple[int, int, int]]] = contract_crossing.RULES[name]
+    return case, rule(case, lanes)
+
+
 def check(case: Case, got: list[tuple[int, int, int]], want: list[tuple[int, int, int]]) -> None:
     for lane in range(THREADS):
         assert got[lane] == want[lane], (
@@ -90,10 +97,9 @@ def test_an_operation_across_lanes_gives_what_the_contract_says(run: Run, name: 
         with pytest.raises(uops.InvalidProgram, match=f"32 lanes, not {lanes}"):
             Case(name, 0).run(run, lanes)
         return
-    rule: Callable[[Case, int], list[tuple[int, int, int]]] = contract_crossing.RULES[name]
     for form in range(FORMS):
-        case = Case(name, form)
-        check(case, case.run(run, lanes), rule(case, lanes))
+        case, want = drawn_across(name, form, lanes)
+        check(case, case.run(run, lanes), want)
 
 
 def test_every_operation_of_the_contract_has_a_reference_or_tests_of_its_own() -> None:
