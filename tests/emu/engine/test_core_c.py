@@ -117,13 +117,6 @@ def test_range_tables_are_kept_by_list_and_made_anew_for_another():
     assert len(tables._kept) <= core_c.KEPT_TABLES
 
 
-def test_an_empty_grid_or_block_runs_nothing():
-    described, buffers = vector_add_launch(1000)
-    for change in ({"grid": (0, 1, 1)}, {"block": (0, 1, 1)}):
-        assert core_c.run(vector_add(), replace(described, **change)).instructions == 0
-    assert not buffers.arrays[2].any()
-
-
 def test_a_launch_for_which_there_is_no_memory_says_so():
     described, _ = vector_add_launch(32)
     with pytest.raises(MemoryError, match="no memory"):

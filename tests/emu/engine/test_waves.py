@@ -67,6 +67,13 @@ def test_vector_add(core: str, lanes: int, n: int) -> None:
     assert buffers.arrays[2].tobytes() == (buffers.arrays[0] + buffers.arrays[1]).tobytes()
 
 
+def test_an_empty_grid_or_block_runs_nothing(core: str, lanes: int) -> None:
+    described, buffers = vector_add_launch(100)
+    for change in ({"grid": (0, 1, 1)}, {"block": (0, 1, 1)}):
+        assert direct(core)(vector_add(), replace(described, lanes=lanes, **change)) == Result(0)
+    assert not buffers.arrays[2].any()
+
+
 def test_lanes_and_warps_are_counted_by_the_lanes_of_the_launch(go: Go, lanes: int) -> None:
     lane, warp = record("S2R", d=2, imm=uops.SR_LANE), record("S2R", d=3, imm=uops.SR_WARP_ID)
     result, out = go([lane, warp, record("LEA", d=VALUE, imm=8, **operands(reg(3), reg(2)))], 300)

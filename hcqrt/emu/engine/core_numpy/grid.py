@@ -60,7 +60,7 @@ class Grid:
         self._kept_threads: dict[tuple[int, int], tuple[list[U32], U32, Bool]] = {}
         self.threads = launch.block[0] * launch.block[1] * launch.block[2]
         self.warps = -(-self.threads // launch.lanes)
-        self.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        self.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2] if self.threads else 0
         self.constants = [(pointer, pointer + nbytes) for pointer, nbytes in launch.constants.values()]
         crosses = any(r.full or r.name in _CROSSING or r.space == uops.S_SHARED for r in self.records)
         of_program = (program.entry, program.instruction_bytes, program.patience)
@@ -68,7 +68,7 @@ class Grid:
 
     def run(self) -> Result:
         retreat = _HULLS if self.blocks * self.warps > 1 and can_go_wide(self.records) else _NARROW
-        chunk = max(1, CHUNK_LANES // (self.warps * self.launch.lanes))
+        chunk = max(1, CHUNK_LANES // max(1, self.warps * self.launch.lanes))
         first = 0
         while first < self.blocks:
             last = min(first + (1 if retreat == _NARROW else chunk), self.blocks)
