@@ -160,3 +160,23 @@ def test_fences_of_timelines(kgsl: Kgsl, fds: list[int]) -> None:
     kgsl.call("timeline_destroy", id=timeline)
     assert polled(fds[2]) == {"in", "err"}, "what can never come is an error"
     assert errno_of(kgsl.call, "timeline_query", timeline=timeline) == "ENODEV"
+
+
+def test_a_timeline_forgets_fences_that_were_closed(kgsl: Kgsl) -> None:
+    timeline = kgsl.call("timeline_create")["id"]
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        os.close(kgsl.call("timeline_fence", timeline=timeline, seqno=1)["handle"])
+    assert [item.kind for item in kgsl.system.live_objects()].count("fence") == 0
+    assert len(os.listdir("/proc/self/fd")) == before
+    kgsl.call("timeline_signal", **points(kgsl, (timeline, 1)))
+    padded = kgsl.pointer("QII", 1, timeline, 1)
+    assert kgsl.error("timeline_signal", list=padded, count=1, elemsize=16) == errno.EINVAL
+
+
+def test_a_file_is_no_fence(kgsl: Kgsl, fds: list[int]) -> None:
+    fds += os.pipe()
+    number = kgsl.alloc()
+    for fd, expected in ((fds[0], errno.EINVAL), (1 << 20, errno.EBADF)):
+        assert kgsl.error("free", id=number, flags=1, type=2, priv=kgsl.pointer("i", fd), len=4) == expected
+    kgsl.call("free", id=number)

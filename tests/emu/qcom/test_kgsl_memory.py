@@ -266,3 +266,22 @@ def test_larger_pages_count_ids_in_pages(make_kgsl: MakeKgsl) -> None:
     assert got["mmapsize"] == 16384
     kgsl.maps.append(kgsl.file.mmap(16384, got["id"] * 16384))
     assert errno_of(kgsl.file.mmap, 16384, got["id"] << 12) == "EINVAL"
+
+
+def test_addresses_run_out_and_come_back(make_kgsl: MakeKgsl) -> None:
+    """Below 4 GiB there is room for two objects of 1.75 GiB, whatever the memory."""
+    kgsl = make_kgsl(memory_bytes=16 << 30)
+    large = {"size": 7 << 28, "flags": FORCE_32}
+    first, second = kgsl.call("alloc", **large)["id"], kgsl.call("alloc", **large)["id"]
+    assert kgsl.error("alloc", **large) == errno.ENOMEM
+    va = kgsl.va(first)
+    kgsl.call("free", id=first)
+    assert kgsl.va(kgsl.call("alloc", **large)["id"]) == va != kgsl.va(second)
+    assert kgsl.va(kgsl.call("alloc", size=PAGE, flags=FORCE_32)["id"]) >= 2 * (7 << 28)
+
+
+def test_a_failed_mapping_leaves_the_address_open(kgsl: Kgsl) -> None:
+    number = kgsl.alloc(PAGE, CPU_MAP)
+    kgsl.system.inject("mmap", NODE, errno=errno.ENOMEM)
+    assert errno_of(kgsl.mmap, number) == "ENOMEM" and kgsl.va(number) == 0
+    assert kgsl.mmap(number).addr == kgsl.va(number)

@@ -164,3 +164,22 @@ def test_sysfs(kgsl: Kgsl) -> None:
     assert names <= set(kgsl.system.listdir(SYSFS))
     assert kgsl.system.read_text(f"{SYSFS}/dispatch/fault_throttle_burst") == "3\n"
     assert kgsl.system.stat_text("/dev/kgsl-3d0").startswith("crw-rw-rw-")
+
+
+def test_properties_of_a_context(kgsl: Kgsl) -> None:
+    context = kgsl.context()
+    assert kgsl.property(0x28, "QIII4x", 0, 0, 1, context)[1] == 8, "a size of 0 asks for the size"
+    for record, expected in (((0, 8, 2, context), errno.EOPNOTSUPP), ((0, 8, 1, 99), errno.EINVAL)):
+        value = kgsl.pointer("QIII4x", *record)
+        assert kgsl.error("getproperty", type=0x28, value=value, size=24) == expected
+    assert kgsl.error("getproperty", type=0x28, value=value, size=16) == errno.EINVAL
+
+
+@pytest.mark.parametrize("context", [0, 99])
+def test_reset_status_of_no_context(kgsl: Kgsl, context: int) -> None:
+    assert kgsl.error("getproperty", type=9, value=kgsl.pointer("I", context), size=4) == errno.EINVAL
+
+
+def test_memory_of_the_machine(make_kgsl: MakeKgsl) -> None:
+    kgsl = make_kgsl(memory_bytes=3 << 30)
+    assert "MemTotal: 3145728 kB" in " ".join((kgsl.system.read_text("/proc/meminfo") or "").split())

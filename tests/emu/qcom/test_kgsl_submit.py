@@ -234,6 +234,20 @@ def test_a_profiling_record(kgsl: Kgsl) -> None:
     assert retired <= kgsl.system.clock_ns() * 12 // 625
 
 
+def test_a_profiling_record_may_be_gone_by_then(kgsl: Kgsl) -> None:
+    stream, context = Stream(kgsl), kgsl.context()
+    number, va, view = kgsl.memory()
+    entry = (0, va, PAGE, MEMOBJ | PROFILE, number)
+    kgsl.submit(context, stream.wait(1, index=1), flags=PROFILING, **object_fields(kgsl, entry))
+    kgsl.call("free", id=number)
+    stream.out[1] = 1
+    kgsl.wait(context, 1)
+    queued, _, retired = struct.unpack_from("<3Q", view.mv, 16)
+    assert queued and not retired
+    kgsl.submit(context, stream.write(1), flags=PROFILING, **object_fields(kgsl, (0, va, PAGE, MEMOBJ | PROFILE, 99)))
+    kgsl.wait(context, 2)
+
+
 @pytest.mark.parametrize(("offset", "size", "by_id"), [(PAGE - 32, PAGE, True), (0, 2 * PAGE, True), (0, PAGE, False)])
 def test_profiling_records_that_do_not_fit_are_ignored(kgsl: Kgsl, offset: int, size: int, by_id: bool) -> None:
     stream, context = Stream(kgsl), kgsl.context()
