@@ -58,7 +58,8 @@ class HCQDevice(ABC):
         self.broken: HCQError | None = None  # why every later call fails: fault, fork or close
         self.last_launch = "none"
         self.pid = system.getpid()
-        self._closed = self._forked = self._timed_out = False
+        self._closed = self._forked = False
+        self.timed_out = False  # something did not end in a whole wait
         self.pool = MemoryPool(self)
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
         self._signals = SignalPool(self._signal_page, self.ticks_to_us, self.signal_bits)
@@ -123,6 +124,17 @@ class HCQDevice(ABC):
         self.timeline_value = value + 1 & MASK64
         return value
 
+    def submit_to(self, queue: HWQueue, value: int) -> None:
+        """Submit a queue that takes the timeline to `value`, the upcoming one; claimed if any of it was submitted."""
+        channel = queue._channel(self)
+        submitted, self.timeline_value = channel.submitted, value + 1 & MASK64
+        try:
+            queue.submit(self)
+        except BaseException:  # also Ctrl-C: what was not submitted must not be waited for
+            if channel.submitted == submitted:
+                self.timeline_value = value
+            raise
+
     def new_signal(self, value: int = 0) -> HCQSignal:
         self.check_usable()
         with self.lock:
@@ -151,16 +163,8 @@ class HCQDevice(ABC):
         """Called by waits that take long. Most drivers offer no wait that would help."""
         return
 
-    def find_allocation(self, address: int) -> str:
-        """The memory that contains a GPU address, or the nearest below it."""
-        return self.pool.find(address)
-
-    def note_timeout(self) -> None:
-        """Something did not end in a whole wait: close() does not wait as long for it again."""
-        self._timed_out = True
-
     def describe_wait(self, signal: HCQSignal, target: int, waited_ms: int) -> str:
-        self.note_timeout()
+        self.timed_out = True
         what = "compute timeline" if signal is self.timeline_signal else repr(signal)
         return (
             f"{self.name}: {what} stuck at {signal.value}, waited {waited_ms / 1000:.1f} s for {target}; "
@@ -252,7 +256,7 @@ class HCQDevice(ABC):
                 undo.callback(child.close)
             try:
                 if self.broken is None:
-                    if self._timed_out:  # what did not end in a whole wait is not waited for again
+                    if self.timed_out:  # what did not end in a whole wait is not waited for again
                         self.wait_timeout_ms = min(self.wait_timeout_ms, CLOSE_AFTER_TIMEOUT_MS)
                     self._wait_marks(self._marks())
             except HCQError as error:

@@ -208,8 +208,7 @@ class HCQProgram(ABC):
             value = dev.upcoming()
             queue = dev.compute_queue().wait(dev.timeline_signal, value - 1 & MASK64).memory_barrier().timestamp(start)
             queue.exec(self, args, global_size, local_size, shared)
-            queue.timestamp(end).signal(dev.timeline_signal, value).submit(dev)
-            dev.timeline_value = value + 1 & MASK64
+            dev.submit_to(queue.timestamp(end).signal(dev.timeline_signal, value), value)
         dev.timeline_signal.wait(value)
         seconds = float(end.timestamp - start.timestamp) / 1e6
         start.close()  # only now: after an error the GPU may still write to both

@@ -261,7 +261,7 @@ class NVDevice(HCQDevice):
             filled,
             self.fault_reader,
             last_launch=self.last_launch,
-            find_allocation=self.find_allocation,
+            find_allocation=self.pool.find,
             find_code=self._find_code,
         )
         return DeviceFault(text)

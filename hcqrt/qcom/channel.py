@@ -27,6 +27,7 @@ IB_WORDS_MAX = 0xFFFFF  # what the driver takes of one indirect buffer
 OUTSTANDING_MAX = 48  # the driver's queue of a context has 49 entries where it is smallest; full, it sleeps for 10 s
 GPUADDR_OFFSET = structs.kgsl_command_object.gpuaddr.offset  # gpuaddr and size follow each other
 HALF_U32 = 1 << 31
+CLAIMS = 64  # more than can be outstanding
 
 
 class QCOMChannel(RingChannel):
@@ -57,6 +58,7 @@ class QCOMChannel(RingChannel):
         self._argument = ctypes.addressof(self._command)
         self._ioctl: Callable[[int, int], int] = dev.kgsl.fd.ioctl
         self._imports = dev.imports
+        self._claimed = [1] * CLAIMS  # by progress value: the device's `timeline_value` when it was submitted
 
     # words
 
@@ -105,6 +107,7 @@ class QCOMChannel(RingChannel):
         if self._imports.here:
             self._imports.hand_over()
         progress, before = self.submitted + 1, self._command.timestamp
+        self._claimed[progress % CLAIMS] = self.dev.timeline_value
         self._fence()
         try:
             self._ioctl(GPU_COMMAND.request, self._argument)
@@ -129,7 +132,7 @@ class QCOMChannel(RingChannel):
             if value != last:
                 last, progress_at = value, now_ns
             elif now_ns - progress_at > dev.wait_timeout_ms * 1_000_000:
-                dev.note_timeout()
+                dev.timed_out = True
                 raise SignalTimeout(
                     f"{dev.name}: the driver takes no more work [{errno_name(error.errno)}], waited "
                     f"{(now_ns - start) / 1e9:.1f} s with {self.submitted - value} submissions in flight; last launch: "
@@ -165,7 +168,15 @@ class QCOMChannel(RingChannel):
         behind = lo32(self.last_timestamp - retired)
         return self.submitted - (behind if behind < HALF_U32 else 0)
 
-    def force_progress(self, value: int) -> None:
-        """The driver dropped work: what it would have stored. Nothing in flight may store less."""
-        if self.progress.value < value:
-            self.progress.value = value
+    def skip_to(self, progress: int) -> None:
+        """Store what dropped work up to `progress` would have stored: its progress and its value of the timeline.
+
+        No more than what the submission behind it waits for: that may run, and its own value is yet to come.
+        """
+        if self.progress.value < progress:
+            self.progress.value = progress
+        following = progress < self.submitted
+        reached = self._claimed[(progress + following) % CLAIMS] - 1 - following
+        timeline = self.dev.timeline_signal
+        if timeline.value < reached:
+            timeline.value = reached

@@ -76,7 +76,7 @@ class FaultWatch:
         fault = self._ask(retired)
         if dev.broken is not None:
             return dev.broken
-        self._move_on(retired)
+        channel.skip_to(retired)
         if fault is None and new:
             self._told = channel.submitted
             fault = DeviceFault(self._describe(f"{SUSPECT}; work was dropped"))
@@ -93,18 +93,6 @@ class FaultWatch:
         except IoctlError as error:
             return self.refused(error)
         return None
-
-    def _move_on(self, retired: int) -> None:
-        """Store what dropped work would have stored.
-
-        What is still queued may wait for it, and its own stores may put the timeline back for a while: then this runs
-        again once the driver has retired the rest.
-        """
-        dev = self._dev
-        signal, last = dev.timeline_signal, dev.timeline_value - 1
-        if signal.value < last:
-            signal.value = last
-        dev.channel.force_progress(retired)
 
     def sleep(self, timeout_ms: int) -> None:
         """Let the driver wake us when the next submission retires. Returns at once when none is in flight."""
@@ -148,7 +136,7 @@ class FaultWatch:
         if dev.context_flags & consts.KGSL_CONTEXT_FAULT_INFO:
             try:
                 faults = list(dict.fromkeys(dev.kgsl.page_faults(context)))[:FAULTS_SHOWN]
-                found = [page_fault_text(address, kind, dev.find_allocation(address)) for address, kind in faults]
+                found = [page_fault_text(address, kind, dev.pool.find(address)) for address, kind in faults]
             except IoctlError as error:
                 if error.errno != errno_codes.EINVAL:  # it has one only of contexts that it gave up
                     found = [f"no fault report: {error}"]

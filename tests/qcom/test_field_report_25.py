@@ -315,3 +315,30 @@ def test_a_call_that_the_driver_asks_to_repeat_is_repeated(qcom, adreno):
     adreno.inject("ioctl", "IOCTL_KGSL_GPUOBJ_ALLOC", errno=errno.EAGAIN, times=7)
     with qcom.alloc(3 << 12) as plain:
         plain.fill(1)
+
+
+def test_waits_after_a_recovered_fault_do_not_end_before_the_work_behind_it(qcom, adreno, buffer):
+    """Moving the timeline on for dropped work must not let it pass work that still runs."""
+    qcom.synchronize()
+    adreno.inject("stall")
+    gate = qcom.new_signal()
+    store(qcom, UNMAPPED, 1)
+    store(qcom, UNMAPPED, 1)
+    value = qcom.next_timeline()
+    held = qcom.compute_queue().wait(qcom.timeline_signal, value - 1).wait(gate, 1).q(*mem_write(buffer.va_addr, 1))
+    held.signal(qcom.timeline_signal, value).submit(qcom)
+    store(qcom, buffer.va_addr + 4, 2)
+    adreno.resume()
+    for _ in range(2):
+        try:
+            qcom.synchronize(100)
+        except DeviceFault as error:
+            assert "suspect" in str(error)
+        except SignalTimeout:
+            break
+    with pytest.raises(SignalTimeout):
+        qcom.synchronize(50)
+    assert words_at(buffer) == 0 and qcom.timeline_signal.value == value - 1
+    gate.value = 1
+    qcom.synchronize()
+    assert (words_at(buffer), words_at(buffer, 1)) == (1, 2)
