@@ -137,6 +137,11 @@ class QcomDriver:
         self.files.append(file)
         return file
 
+    @property
+    def busy(self) -> bool:
+        """Whether any context has something queued."""
+        return any(context.pending for context in self.gpu.contexts)
+
     def run(self) -> bool:
         moved = self.gpu.run()
         if not moved and not self.gpu.stalled:

@@ -65,7 +65,7 @@ def read_call(user: UserMemory, request: int, argument: int) -> KgslCall:
         return KgslCall(f"ioctl {request:#x}", request, None, numbers=(nr,), nr=nr)
     known = ctypes.sizeof(ioctl.struct)
     copied = min(size, known)
-    raw = user.read(argument, copied) if user.readable(argument, copied) else None
+    raw = user.peek(argument, copied)
     struct = ioctl.struct if copied == known and raw is not None else None
     call = KgslCall(ioctl.name, request, struct, numbers=(nr,), aliases=(short_name(ioctl.name),), nr=nr, raw=raw)
     if struct is not None and raw is not None:
@@ -85,7 +85,7 @@ def read_inner(user: UserMemory, call: KgslCall, a: Any) -> None:
             struct = None
     elif call.nr == k.GPU_COMMAND.request & 0xFF and a.numcmds:
         struct, address = kgsl_structs.kgsl_command_object, a.cmdlist
-    if struct is not None and user.readable(address, ctypes.sizeof(struct)):
+    if struct is not None and user.peek(address, ctypes.sizeof(struct)) is not None:
         call.inner_struct, call.inner_address = struct, address
 
 

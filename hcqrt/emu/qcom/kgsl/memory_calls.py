@@ -34,9 +34,9 @@ def gpuobj_alloc(file: KgslFile, a: Any) -> None:
 def read_metadata(file: KgslFile, address: int, nbytes: int) -> bytes:
     """A label for debuggers; what cannot be read is no error."""
     nbytes = min(nbytes, c.KGSL_GPUOBJ_ALLOC_METADATA_MAX - 1)
-    if not nbytes or not address or not file.driver.user.readable(address, nbytes):
+    if not nbytes or not address:
         return b""
-    return file.driver.user.read(address, nbytes)
+    return file.driver.user.peek(address, nbytes) or b""
 
 
 @handles(k.GPUMEM_ALLOC_ID)

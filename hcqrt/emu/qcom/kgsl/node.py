@@ -84,10 +84,10 @@ class KgslFile(EmulatedFile):
     def let_gpus_run(self) -> None:
         """With threads the GPU goes on beside the caller; else here, before the call returns."""
         worker = self.system.worker
-        if worker is None:
-            self.system.pump()
-        else:
+        if worker is not None:
             worker.ring(nothing, 0)
+        elif self.driver.busy or len(self.system.drivers) > 1:
+            self.system.pump()
 
     def _issue(self, call: Call, argument: int, record: Record) -> None:
         assert isinstance(call, KgslCall), "made by describe"

@@ -56,16 +56,17 @@ class UserMemory:
         """Copy from driver memory to the caller; False when the caller's side cannot be written."""
         return self._transfer(self._writev, source_ptr, address, nbytes)
 
-    def readable(self, address: int, nbytes: int) -> bool:
+    def peek(self, address: int, nbytes: int) -> bytes | None:
+        """None when it cannot be read."""
         buffer = ctypes.create_string_buffer(nbytes)
-        return self.load(ctypes.addressof(buffer), address, nbytes)
+        return buffer.raw if self.load(ctypes.addressof(buffer), address, nbytes) else None
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Raises OSError EFAULT."""
-        buffer = ctypes.create_string_buffer(nbytes)
-        if not self.load(ctypes.addressof(buffer), address, nbytes):
+        raw = self.peek(address, nbytes)
+        if raw is None:
             refuse(errno_codes.EFAULT, f"{nbytes} bytes at {address:#x} cannot be read")
-        return buffer.raw
+        return raw
 
     def write(self, address: int, data: bytes | ctypes.Structure | ctypes.Array[ctypes.c_uint32]) -> None:
         """Raises OSError EFAULT."""
