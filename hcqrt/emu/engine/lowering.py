@@ -141,6 +141,12 @@ class Emitter(Fields[Operand]):
             raise AssertionError("lowering: out of scratch predicates")
         return self._scratch_pred - 1
 
+    def branch(self, target_va: int, guard: PredSource) -> None:
+        """A branch to an address, which discovery resolves."""
+        if not 0 <= target_va < 1 << 63:
+            raise self.refuse(f"branches to {target_va:#x}, which is no address")
+        self.emit("BRA", imm=target_va, guard=guard)
+
     def emit(
         self,
         op: str,

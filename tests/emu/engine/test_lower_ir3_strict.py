@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -199,6 +200,17 @@ def test_a_flipped_bit_is_lowered_or_refused_and_never_breaks_the_contract() -> 
                 checked(found)
     assert kept > 3000
     assert refused > 1000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_words_never_break_discovery(seed: int) -> None:
+    """Some branch far away, also below address 0."""
+    generator = random.Random(seed)
+    words = [assemble(generator.choice(LINES))[0] for _ in range(40)]
+    words += [word ^ 1 << generator.randrange(64) for word in words] + [generator.getrandbits(64) for _ in range(9)]
+    generator.shuffle(words)
+    code = pack([*words, assemble("br p0.x, #-900")[0]])
+    assert len(ProgramCache().get(job(code, SETUP)).records) >= 1
 
 
 class Nothing:

@@ -70,7 +70,8 @@ def test_every_kind_of_engine_fault_has_a_number() -> None:
     from hcqrt.emu.engine.launch import FAULT_KINDS
     from hcqrt.emu.nv.launch import ENDLESS_KINDS, MMU_KINDS, WARP_ERRORS
 
-    assert set(FAULT_KINDS) == {*WARP_ERRORS, *MMU_KINDS, *ENDLESS_KINDS, "trap"}
+    # No instruction of SASS chooses a register by a number in another.
+    assert set(FAULT_KINDS) - {"register"} == {*WARP_ERRORS, *MMU_KINDS, *ENDLESS_KINDS, "trap"}
 
 
 def test_a_fetch_from_unmapped_memory_faults_as_a_read(bench: Bench) -> None:

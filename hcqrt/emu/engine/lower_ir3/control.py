@@ -27,7 +27,7 @@ def branch(i: Lowering, guard: PredSource) -> None:
     target = i.arg("target")
     if not isinstance(target, Target):
         raise i.refuse(f"operand target = {target!r}")
-    i.emit("BRA", imm=(i.pc + INSTRUCTION_BYTES * target.relative) % (1 << 64), guard=guard)
+    i.branch(i.pc + INSTRUCTION_BYTES * target.relative, guard)
 
 
 @lowers("nop")

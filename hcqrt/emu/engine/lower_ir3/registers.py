@@ -96,8 +96,8 @@ class Registers(Emitter[Operand]):
         if isinstance(operand, FloatImm):
             if kind != FLOAT:
                 raise self.refuse(f"operand {operand!r}: what a float means to an integer operation is not known")
-            (bits,) = struct.unpack("<H" if operand.half else "<I", struct.pack(
-                "<e" if operand.half else "<f", FLOAT_TABLE[operand.index]))  # fmt: skip
+            number, word = ("<e", "<H") if operand.half else ("<f", "<I")
+            (bits,) = struct.unpack(word, struct.pack(number, FLOAT_TABLE[operand.index]))
             return immediate(bits)
         raise self.refuse(f"operand {operand!r} is no value")
 

@@ -121,7 +121,7 @@ def bra(i: Lowering) -> None:
     if not isinstance(target, Target):
         raise i.refuse(f"operand target = {target!r}")
     guard = condition(i)
-    i.emit("BRA", imm=i.pc + INSTRUCTION_BYTES + target.relative, guard=guard)
+    i.branch(i.pc + INSTRUCTION_BYTES + target.relative, guard)
 
 
 @lowers("EXIT")
