@@ -32,9 +32,9 @@ from hcqrt.qcom.queue import QCOMComputeQueue
 
 KERNARGS_BYTES, KERNARGS_SEGMENTS = 4 << 20, 16
 PRIORITY = 8  # of 1 (highest) to 15: what the driver picks by itself
+LEAST_FLAGS = consts.KGSL_CONTEXT_PREAMBLE | consts.KGSL_CONTEXT_NO_GMEM_ALLOC  # without these no context is made
 CONTEXT_FLAGS = (
-    consts.KGSL_CONTEXT_PREAMBLE  # without these two no context is made
-    | consts.KGSL_CONTEXT_NO_GMEM_ALLOC
+    LEAST_FLAGS
     | consts.KGSL_CONTEXT_PER_CONTEXT_TS
     | consts.KGSL_CONTEXT_PWR_CONSTRAINT
     | consts.KGSL_CONTEXT_FAULT_INFO
@@ -72,7 +72,7 @@ class QCOMDevice(HCQDevice):
         self.chip = chip_for(who.chip_id)  # before anything of the driver's is held
         self.arch = self.chip.name
         self._context: int | None
-        self._context, self.context_flags = kgsl.create_context(CONTEXT_FLAGS)
+        self._context, self.context_flags = kgsl.create_context(CONTEXT_FLAGS, LEAST_FLAGS)
         undo.callback(self._destroy_context)
         self._constrain_power(undo, self._context)
 
@@ -284,7 +284,7 @@ class QCOMDevice(HCQDevice):
 
     def close(self) -> None:
         """As the base class; imports that the GPU wrote to show it to the host first."""
-        if self._opened and self.broken is None and not self.closed and self.imports.away:
+        if self._opened and self.broken is None and not (self.closed or self.timed_out) and self.imports.away:
             with self.lock, suppress(HCQError):
                 self.imports.take_back()
         super().close()

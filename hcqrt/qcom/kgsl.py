@@ -123,9 +123,14 @@ class KgslClient:
 
     # contexts
 
-    def create_context(self, flags: int) -> tuple[int, int]:
-        """Its id, and which of the flags the kernel took."""
-        made = self._call(ioctls.DRAWCTXT_CREATE, flags=flags, hint=f"flags {flags:#x}")
+    def create_context(self, flags: int, least: int) -> tuple[int, int]:
+        """Its id, and which of the flags the kernel took; `least` is asked where it refuses one of the others."""
+        try:
+            made = self._call(ioctls.DRAWCTXT_CREATE, flags=flags, hint=f"flags {flags:#x}")
+        except IoctlError as error:
+            if error.errno != errno_codes.EINVAL or flags == least:
+                raise
+            made = self._call(ioctls.DRAWCTXT_CREATE, flags=least, hint=f"flags {least:#x}")
         return made.drawctxt_id, made.flags
 
     def destroy_context(self, context: int) -> None:
@@ -188,6 +193,9 @@ class KgslClient:
         except IoctlError as error:
             if error.errno == errno_codes.ENOMEM:
                 raise OutOfMemory(f"{error}; see ulimit -l") from error
+            if error.errno == errno_codes.EFAULT and kind == consts.KGSL_USER_MEM_TYPE_ADDR:
+                text = f"{error}; the mapping of a GPU buffer cannot be imported, nor memory mapped read-only"
+                raise IoctlError(text, request=error.request, errno=error.errno) from error
             raise
         self._objects.add(made.id)
         return int(made.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import time
 import weakref
 
 import numpy as np
@@ -270,3 +271,22 @@ def test_a_dma_buf_that_is_too_small_or_none_is_refused(qcom, adreno):
     with pytest.raises((DriverError, OSError)):
         qcom.import_dmabuf(fd, 4096)
     assert len(adreno.live_objects()) == before and len(os.listdir("/proc/self/fd")) == fds
+
+
+def test_the_mapping_of_a_gpu_buffer_cannot_be_imported(qcom):
+    buffer = qcom.alloc(4096, cpu_access=True)
+    with pytest.raises(DriverError, match=r"EFAULT.*mapping of a GPU buffer"):
+        qcom.import_host(buffer.cpu_view().mv)
+    buffer.close()
+
+
+def test_close_does_not_wait_again_for_imports_of_a_stuck_gpu(adreno):
+    _, part, _ = placed(512, 0)
+    dev = hcqrt.open_device("QCOM", adreno)
+    dev.import_host(part)
+    dev.compute_queue().wait(dev.new_signal(), 1).signal(dev.timeline_signal, dev.next_timeline()).submit(dev)
+    with pytest.raises(hcqrt.SignalTimeout):
+        dev.synchronize(50)
+    start = time.monotonic()
+    dev.close()
+    assert time.monotonic() - start < 1.5

@@ -25,13 +25,13 @@ def client(adreno):
 
 def test_the_driver_s_errors_say_which_call_on_which_node_and_what_was_asked(client):
     with pytest.raises(IoctlError, match=r"DRAWCTXT_CREATE on /dev/kgsl-3d0: Invalid argument \[EINVAL\]; flags 0x40"):
-        client.create_context(0x40)
+        client.create_context(0x40, 0x40)
     with pytest.raises(IoctlError, match=r"GPUOBJ_INFO.*\[EINVAL\]; object 77"):
         client.info(77)
 
 
 def test_the_context_s_flags_are_read_back(client):
-    context, flags = client.create_context(MANDATORY)
+    context, flags = client.create_context(MANDATORY, MANDATORY)
     assert flags & MANDATORY == MANDATORY
     assert flags & 0x40, "PER_CONTEXT_TS is always forced on"
     assert (flags >> 12) & 0xF == 8, "the driver picks a priority where none is asked"
@@ -105,14 +105,14 @@ def test_no_wait_is_forever(client, timeout):
 
 @pytest.mark.parametrize(("number", "answer"), [(errno.ETIMEDOUT, False), (errno.EINTR, False), (errno.EAGAIN, False)])
 def test_a_wait_that_is_not_over_is_no_error(client, adreno, number, answer):
-    context, _ = client.create_context(MANDATORY)
+    context, _ = client.create_context(MANDATORY, MANDATORY)
     adreno.inject("ioctl", "IOCTL_KGSL_DEVICE_WAITTIMESTAMP_CTXTID", errno=number)
     assert client.wait_timestamp(context, 0, 1) is answer
     client.destroy_context(context)
 
 
 def test_a_timestamp_that_was_not_handed_out_is_an_error(client):
-    context, _ = client.create_context(MANDATORY)
+    context, _ = client.create_context(MANDATORY, MANDATORY)
     with pytest.raises(IoctlError, match=rf"WAITTIMESTAMP.*EINVAL.*context {context}, timestamp 5"):
         client.wait_timestamp(context, 5, 1)
     client.destroy_context(context)
@@ -128,7 +128,7 @@ def test_an_optional_property_may_fail_in_any_way(client, adreno, number):
 
 
 def test_the_power_constraint_is_asked_and_taken_back(client, adreno):
-    context, _ = client.create_context(MANDATORY | consts.KGSL_CONTEXT_PWR_CONSTRAINT)
+    context, _ = client.create_context(MANDATORY | consts.KGSL_CONTEXT_PWR_CONSTRAINT, MANDATORY)
     client.constrain_power(context, 1)
     client.constrain_power(context, None)
     first, second = (entry[4] for entry in entries(adreno, "SETPROPERTY"))
@@ -138,7 +138,7 @@ def test_the_power_constraint_is_asked_and_taken_back(client, adreno):
 
 
 def test_reset_status_of_a_live_context_is_zero_and_of_an_old_kernel_none(client, adreno):
-    context, _ = client.create_context(MANDATORY)
+    context, _ = client.create_context(MANDATORY, MANDATORY)
     assert client.reset_status(context) == 0
     adreno.inject("ioctl", "KGSL_PROP_GPU_RESET_STAT", errno=errno.EINVAL)
     assert client.reset_status(context) is None

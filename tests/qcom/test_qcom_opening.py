@@ -192,3 +192,11 @@ def test_closing_twice_is_fine_and_later_calls_say_so(adreno):
     dev.close()
     with pytest.raises(HCQError, match="QCOM:0 was closed"):
         dev.alloc(64)
+
+
+def test_25_a_kernel_that_refuses_a_context_flag_gets_the_least_ones(adreno):
+    """Field report 25: some kernels lack priority and others."""
+    adreno.inject("ioctl", "IOCTL_KGSL_DRAWCTXT_CREATE", errno=errno.EINVAL)
+    with hcqrt.open_device("QCOM", adreno) as dev:
+        assert [entry[4]["flags"] & ~0x12 != 0 for entry in entries(adreno, "DRAWCTXT_CREATE")] == [True, False]
+        dev.synchronize()
