@@ -33,7 +33,7 @@ def make_kgsl() -> Iterator[MakeKgsl]:
     made: list[Kgsl] = []
 
     def make(chip: str = "a630", *, options: dict[str, Any] | None = None, **entry: Any) -> Kgsl:
-        made.append(Kgsl(EmulatedSystem(qcom={"chip": chip, **entry}, **(options or {}))))
+        made.append(Kgsl(EmulatedSystem(qcom={"chip": chip, **entry}, **{"threads": 1, **(options or {})})))
         return made[-1]
 
     yield make
