@@ -138,12 +138,17 @@ class QCOMChannel(RingChannel):
                     f"{(now_ns - start) / 1e9:.1f} s with {self.submitted - value} submissions in flight; last launch: "
                     f"{dev.last_launch}. See the kernel log ({dev.kernel_log}), or raise HCQRT_WAIT_TIMEOUT_MS"
                 ) from error
+            before = self._command.timestamp
             try:
                 self._ioctl(GPU_COMMAND.request, self._argument)
                 self.submitted = progress
                 return
             except OSError as again:
                 error = again
+            except KeyboardInterrupt:
+                if self._command.timestamp != before:
+                    self.submitted = progress
+                raise
         if error.errno == errno_codes.EPROTO:  # taken all the same, but the answer with its timestamp was not copied
             self._command.timestamp = dev.kgsl.read_timestamp(self.context, consts.KGSL_TIMESTAMP_QUEUED)
             self.submitted = progress

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FAULTS_SHOWN = 4
 LOOK_MS = 1  # of a wait that only asks
 RESET_STATUS = {
-    consts.KGSL_CTX_STAT_GUILTY_CONTEXT_RESET_EXT: "its own work made the GPU hang or fault",
+    consts.KGSL_CTX_STAT_GUILTY_CONTEXT_RESET_EXT: "its own work faulted, hung, or ran longer than the driver allows",
     consts.KGSL_CTX_STAT_INNOCENT_CONTEXT_RESET_EXT: "the GPU was reset because of somebody else's work",
     consts.KGSL_CTX_STAT_UNKNOWN_CONTEXT_RESET_EXT: "the GPU was reset for an unknown reason",
 }

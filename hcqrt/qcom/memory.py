@@ -81,16 +81,13 @@ class CachedRange:
 
     def before_write(self, offset: int, nbytes: int, *, whole: bool) -> None:
         """Lines that the host fills in part must hold what the GPU wrote to the rest, since they go back whole."""
-        if self.coherent:
-            return
-        start, length = lines(self.first + offset, nbytes)
         if not whole:
             self.sync(INVALIDATE, offset, nbytes)
-            return
-        if start != self.first + offset:
-            self.sync(INVALIDATE, offset, 1)
-        if start + length != self.first + offset + nbytes:
-            self.sync(INVALIDATE, offset + nbytes - 1, 1)
+        elif nbytes and not self.coherent:
+            first = self.first + offset
+            last = first + nbytes
+            ends = ([first] if first % LINE_BYTES else []) + ([last - 1] if last % LINE_BYTES else [])
+            self.client.sync((self.number, INVALIDATE, *line) for line in {lines(at, 1) for at in ends})
 
     def after_write(self, offset: int, nbytes: int) -> None:
         self.sync(CLEAN, offset, nbytes)
