@@ -213,6 +213,11 @@ def test_random_words_never_break_discovery(seed: int) -> None:
     assert len(ProgramCache().get(job(code, SETUP)).records) >= 1
 
 
+def test_a_branch_below_address_zero_is_refused() -> None:
+    with pytest.raises(LoweringError, match="branches to -0x28, which is no address"):
+        lower(one("jump #-6"), 8, SETUP)
+
+
 class Nothing:
     def ranges(self) -> list[Any]:
         return []
