@@ -221,9 +221,9 @@ CONTROL_STRUCTS: dict[str, str | None] = {
 # Class headers: number -> (folder in the class tree, or None for the driver tree; names that are no methods).
 HOST_FORMATS = ("GP_ENTRY0", "GP_ENTRY1", "DMA")
 CLASS_HEADERS = {
-    **dict.fromkeys(("c46f", "c56f"), "host"),
-    **dict.fromkeys(("c5c0", "c6c0", "c7c0", "c9c0"), "compute"),
-    **dict.fromkeys(("c5b5", "c6b5", "c7b5"), "dma-copy"),
+    **dict.fromkeys(("c46f", "c56f", "c76f"), "host"),
+    **dict.fromkeys(("c5c0", "c6c0", "c7c0", "c9c0", "cbc0", "cdc0", "cec0"), "compute"),
+    **dict.fromkeys(("c5b5", "c6b5", "c7b5", "c8b5", "c9b5", "cab5"), "dma-copy"),
 }
 QMD_HEADERS = ("c3c0", "c5c0", "c6c0", "c7c0", "c9c0", "cbc0", "cdc0", "cec0")
 # The class whose header stands for a QMD version (the default is the first of QMD_HEADERS that has it).

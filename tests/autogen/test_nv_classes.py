@@ -11,7 +11,10 @@ import pytest
 
 from hcqrt.autogen.nv import clc7b5, clc7c0, clc56f, clc461, qmd, structs
 
-CLASSES = ("c46f", "c56f", "c5c0", "c6c0", "c7c0", "c9c0", "c5b5", "c6b5", "c7b5")
+CLASSES = (
+    "c46f", "c56f", "c76f", "c5c0", "c6c0", "c7c0", "c9c0", "cbc0", "cdc0", "cec0",
+    "c5b5", "c6b5", "c7b5", "c8b5", "c9b5", "cab5",
+)  # fmt: skip
 QMD_FACTS = nv_facts.load("nv-qmd.json")
 ENUM_FACTS = nv_facts.load("nv-qmd-enums.json")
 # Methods whose fields are alternatives: which ones count depends on another field. So are pushbuffer headers.
@@ -141,6 +144,65 @@ def test_copy_offsets_of_the_engine_sheet() -> None:
     assert launch["REMAP_ENABLE"] == (10, 10)
     assert launch["SEMAPHORE_PAYLOAD_SIZE"] == (27, 27)
     assert "SET_SEMAPHORE_PAYLOAD_UPPER" not in module("c6b5").METHODS
+
+
+COMPUTE = ("c5c0", "c6c0", "c7c0", "c9c0", "cbc0", "cdc0", "cec0")
+COPY = ("c5b5", "c6b5", "c7b5", "c8b5", "c9b5", "cab5")
+
+
+@pytest.mark.parametrize("number", COMPUTE)
+def test_compute_methods_that_every_class_has(number: str) -> None:
+    expected = {
+        "SET_OBJECT": 0x0, "NO_OPERATION": 0x100, "WAIT_FOR_IDLE": 0x110, "INVALIDATE_SHADER_CACHES": 0x21C,
+        "INVALIDATE_SKED_CACHES": 0x298, "SET_SHADER_SHARED_MEMORY_WINDOW_A": 0x2A0, "SEND_PCAS_A": 0x2B4,
+        "SEND_SIGNALING_PCAS_B": 0x2BC, "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A": 0x2E4,
+        "SET_SHADER_LOCAL_MEMORY_A": 0x790, "SET_SHADER_LOCAL_MEMORY_WINDOW_A": 0x7B0,
+        "INVALIDATE_SHADER_CACHES_NO_WFI": 0x1698, "SET_REPORT_SEMAPHORE_A": 0x1B00,
+    }  # fmt: skip
+    cl = module(number)
+    assert {name: cl.METHODS[name] for name in expected} == expected
+    assert cl.FIELDS["INVALIDATE_SHADER_CACHES_NO_WFI"] == {
+        "INSTRUCTION": (0, 0), "GLOBAL_DATA": (4, 4), "CONSTANT": (12, 12),
+    }  # fmt: skip
+    assert cl.FIELDS["SEND_SIGNALING_PCAS_B"] == {"INVALIDATE": (0, 0), "SCHEDULE": (1, 1)}
+    for window in ("SHARED", "LOCAL"):
+        assert cl.FIELDS[f"SET_SHADER_{window}_MEMORY_WINDOW_A"] == {"BASE_ADDRESS_UPPER": (16, 0)}
+    wide = number in ("cbc0", "cdc0", "cec0")
+    assert cl.FIELDS["SET_SHADER_LOCAL_MEMORY_A"]["ADDRESS_UPPER"] == ((24, 0) if wide else (16, 0))
+    assert cl.FIELDS["SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A"] == {"SIZE_UPPER": (7, 0)}
+    assert cl.FIELDS["SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C"]["MAX_SM_COUNT"] == (8, 0)
+
+
+def test_the_launch_method_that_turing_lacks() -> None:
+    for number in COMPUTE[1:]:
+        cl = module(number)
+        assert cl.METHODS["SEND_SIGNALING_PCAS2_B"] == 0x2C0
+        assert cl.FIELDS["SEND_SIGNALING_PCAS2_B"]["PCAS_ACTION"] == (3, 0)
+        assert cl.VALUES["SEND_SIGNALING_PCAS2_B"]["PCAS_ACTION"]["INVALIDATE_COPY_SCHEDULE"] == 3
+
+
+@pytest.mark.parametrize("number", COPY)
+def test_copy_methods_that_every_class_has(number: str) -> None:
+    expected = {
+        "LAUNCH_DMA": 0x300, "OFFSET_IN_UPPER": 0x400, "OFFSET_OUT_UPPER": 0x408, "PITCH_IN": 0x410, "PITCH_OUT": 0x414,
+        "LINE_LENGTH_IN": 0x418, "LINE_COUNT": 0x41C, "SET_REMAP_CONST_B": 0x704, "SET_REMAP_COMPONENTS": 0x708,
+    }  # fmt: skip
+    cl = module(number)
+    assert {name: cl.METHODS[name] for name in expected} == expected
+    launch = cl.FIELDS["LAUNCH_DMA"]
+    assert (launch["DATA_TRANSFER_TYPE"], launch["FLUSH_ENABLE"], launch["MULTI_LINE_ENABLE"]) == (
+        (1, 0),
+        (2, 2),
+        (9, 9),
+    )
+    assert (launch["SRC_MEMORY_LAYOUT"], launch["DST_MEMORY_LAYOUT"], launch["REMAP_ENABLE"]) == (
+        (7, 7),
+        (8, 8),
+        (10, 10),
+    )
+    wide = number in ("c8b5", "c9b5", "cab5")
+    assert cl.FIELDS["OFFSET_IN_UPPER"]["UPPER"] == ((24, 0) if wide else (16, 0))
+    assert ("SET_SEMAPHORE_PAYLOAD_UPPER" in cl.METHODS) == (number not in ("c5b5", "c6b5"))
 
 
 def test_userd_and_usermode_window() -> None:
