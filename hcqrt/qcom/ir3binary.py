@@ -87,13 +87,6 @@ def load_ir3(data: bytes, name: str | None) -> Shader:
     images = fields["num_uavs"] - fields["num_tex"]
     if images < 0 or any(number >= fields["num_tex"] for number in textures):
         raise BinaryError(f"damaged ir3 shader: textures {textures} of {fields['num_uavs']} images")
-    local = LOCAL_SIZE.unpack_from(data)
-    if fields["local_size_variable"]:
-        required = None
-    elif not 1 <= local[0] * local[1] * local[2] <= A6XX.threads_max:
-        raise BinaryError(f"damaged ir3 shader: local size {local}")
-    else:
-        required = local
     return Shader(
         name=name or "main",
         code=code,
@@ -119,8 +112,18 @@ def load_ir3(data: bytes, name: str | None) -> Shader:
         samplers=fields["num_tex"],  # one for every texture
         group_id=fields["work_group_id"],
         local_id=fields["local_invocation_id"],
-        required_local=required,
+        required_local=required_local(data, fields),
     )
+
+
+def required_local(data: bytes, fields: dict[str, int]) -> tuple[int, int, int] | None:
+    """The local size the code was compiled for, None where it is chosen at launch."""
+    if fields["local_size_variable"]:
+        return None
+    x, y, z = LOCAL_SIZE.unpack_from(data)
+    if not 1 <= x * y * z <= A6XX.threads_max:
+        raise BinaryError(f"damaged ir3 shader: local size {(x, y, z)}")
+    return x, y, z
 
 
 def check_variant(fields: dict[str, int]) -> None:

@@ -51,7 +51,7 @@ def packet_words(header: int) -> int:
 def pack_fields(name: str, fields: Fields, values: Mapping[str, Any]) -> Any:
     """One value from named fields. A field with a shift is given whole and stored without its low bits.
 
-    Raises ValueError for a value that is too wide or would lose bits. A symbol is checked when packed, the whole word.
+    Raises ValueError for a value that is too wide or would lose bits; a symbol's value is refused when it is packed.
     """
     word: Any = 0
     for field, value in values.items():
@@ -59,13 +59,24 @@ def pack_fields(name: str, fields: Fields, values: Mapping[str, Any]) -> Any:
             raise TypeError(f"{name} has no field {field!r}; it has {', '.join(fields) or 'none'}")
         msb, lsb, shr = fields[field]
         if is_symbolic(value):
-            word = word | (value >> shr << lsb if shr else value << lsb if lsb else value)
+            word = word | symbolic_field(value, msb, lsb, shr)
             continue
         number = int(value)
         if number & (1 << shr) - 1:
             raise ValueError(f"{name}.{field} = {number:#x} is no multiple of {1 << shr:#x}")
         word = word | check_field(f"{name}.{field}", number >> shr, msb, lsb) << lsb
     return word
+
+
+def symbolic_field(value: Any, msb: int, lsb: int, shr: int) -> Any:
+    """A symbol in its place. What does not fit the field sets bits above 31: the word is then refused when packed."""
+    width = msb - lsb + 1
+    placed = value >> shr << lsb if shr else value << lsb if lsb else value
+    if width < 32:
+        placed = placed | value >> shr + width << 32
+    if shr:
+        placed = placed | (value & (1 << shr) - 1) << 32
+    return placed
 
 
 class Register:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.bits import align_up
 from hcqrt.core.program import CLikeArgsState, HCQArgsState, HCQProgram, Launch, Param, Resources, Size
-from hcqrt.core.sints import Sint, Variable, as_sint, is_symbolic
+from hcqrt.core.sints import Sint, as_sint, is_symbolic
 from hcqrt.errors import BinaryError, LaunchError
 from hcqrt.qcom import image
 from hcqrt.qcom.dispatch import Place, Shape
@@ -80,14 +80,13 @@ class QCOMProgram(HCQProgram):
     # limits
 
     def check_shape(self, groups: Sequence[Sint], local: Sequence[Sint], dynamic_shared: int) -> None:
-        """Raise LaunchError naming axis, value and limit. Symbols are checked by their bounds, where they have any."""
+        """Raise LaunchError naming axis, value and limit. Symbols that a register cannot hold are refused later."""
         arch, shader = self.dev.chip.arch, self.shader
-        for axis in range(3):
-            for what, size, limit in (
-                ("global_size", groups, arch.groups_max),
-                ("local_size", local, arch.threads_max),
-            ):
-                self._check_axis(what, "xyz"[axis], size[axis], limit)
+        limits = {"global_size": (groups, arch.groups_max), "local_size": (local, arch.threads_max)}
+        for what, (sizes, limit) in limits.items():
+            for axis, size in zip("xyz", sizes, strict=True):
+                if isinstance(size, int) and not 1 <= size <= limit:
+                    raise LaunchError(f"{self.name}: {what} {axis} = {size}, allowed are 1 to {limit}")
         known = [size for size in local if isinstance(size, int)]
         if shader.required_local is not None and (len(known) < 3 or tuple(known) != shader.required_local):
             raise LaunchError(f"{self.name}: compiled for local_size {shader.required_local}, {tuple(local)} was given")
@@ -98,14 +97,6 @@ class QCOMProgram(HCQProgram):
                 f"{self.name}: needs {shader.shared_bytes + dynamic_shared} bytes of shared memory per workgroup "
                 f"({shader.shared_bytes} static + {dynamic_shared} dynamic), {self.arch} has {arch.local_bytes}"
             )
-
-    def _check_axis(self, what: str, axis: str, size: Sint, limit: int) -> None:
-        if isinstance(size, int):
-            if not 1 <= size <= limit:
-                raise LaunchError(f"{self.name}: {what} {axis} = {size}, allowed are 1 to {limit}")
-        elif what == "local_size" and isinstance(size, Variable) and not 1 <= size.lo <= size.hi <= limit:
-            # three sizes share a register: one that is too large would change the next
-            raise LaunchError(f"{self.name}: {what} {axis} = {size!r}; give the variable bounds within 1 to {limit}")
 
     def _check_threads(self, threads: int) -> None:
         shader, chip = self.shader, self.dev.chip
@@ -156,7 +147,7 @@ class QCOMProgram(HCQProgram):
         kinds = [IMAGE] * shader.images + [TEXTURE] * len(shader.textures)
         if shader.arguments is not None:
             kinds = [argument.kind for argument in shader.arguments if argument.kind != BUFFER]
-            self._check_kinds(bufs)
+            self._check_kinds(bufs, len(plain))
         if len(images) != len(kinds):
             raise LaunchError(
                 f"{self.name} takes {shader.images} images to write and {len(shader.textures)} to read, "
@@ -170,12 +161,19 @@ class QCOMProgram(HCQProgram):
         tables = [image.storage(buf.image, buf.va_addr) for buf in written]
         return plain, tables + [image.texture(read[n].image, read[n].va_addr) for n in shader.textures]
 
-    def _check_kinds(self, bufs: Sequence[HCQBuffer]) -> None:
-        for index, (buf, argument) in enumerate(zip(bufs, self.shader.arguments or (), strict=False)):
+    def _check_kinds(self, bufs: Sequence[HCQBuffer], plain_count: int) -> None:
+        """Images and plain buffers in the order of the file, where the plain arguments behind them are values."""
+        plain = 0
+        declared = []
+        for argument in self.shader.arguments or ():
+            plain += argument.kind == BUFFER
+            if argument.kind != BUFFER or plain <= plain_count:
+                declared.append(argument)
+        for index, (buf, argument) in enumerate(zip(bufs, declared, strict=False)):
             if (buf.image is None) != (argument.kind == BUFFER):
                 given = "a plain buffer" if buf.image is None else "an image"
-                wanted = "a buffer or value" if argument.kind == BUFFER else "an image"
-                raise LaunchError(f"{self.name}: argument {index} is {given}, the kernel takes {wanted} there")
+                wanted = "a plain one" if argument.kind == BUFFER else "an image"
+                raise LaunchError(f"{self.name}: buffer {index} is {given}, the kernel takes {wanted} there")
 
     # launching
 

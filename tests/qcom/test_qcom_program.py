@@ -208,9 +208,10 @@ def test_20_images_and_buffers_are_not_mixed_up(qcom, buffers, nothing_submitted
     copy = ClBinary(name="copy", arguments=[(0, IMAGE), (0, TEXTURE), (0, BUFFER)], samplers=1)
     program = qcom.program(copy.build(), "copy")
     for bufs, text in (
-        ((plain, picture, plain), "argument 0 is a plain buffer, the kernel takes an image"),
-        ((picture, picture, picture), "argument 2 is an image, the kernel takes a buffer or value"),
-        ((picture, plain), "argument 1 is a plain buffer"),
+        ((plain, picture, plain), "buffer 0 is a plain buffer, the kernel takes an image"),
+        ((picture, picture, picture), "3 buffers with an image were given"),
+        ((picture, plain, picture), "buffer 1 is a plain buffer, the kernel takes an image"),
+        ((picture, plain), "buffer 1 is a plain buffer"),
         ((picture,), "takes 1 images to write and 1 to read, 1 buffers with an image"),
     ):
         with pytest.raises(LaunchError, match=text):
@@ -252,14 +253,39 @@ def test_a_fixed_local_size_is_insisted_on(qcom, buffers, nothing_submitted):
     program.close()
 
 
-def test_a_symbol_among_the_local_sizes_needs_bounds(qcom, buffers, nothing_submitted):
-    """Three of them share a register, so one that is too large would change the next."""
+@pytest.mark.parametrize("bad", [0, 1025, 2048, 1 << 32, -1])
+@pytest.mark.parametrize("axis", range(3))
+def test_a_symbolic_local_size_that_its_field_cannot_hold_is_refused(qcom, buffers, nothing_submitted, bad, axis):
+    """Three of them share a register: one that is too large must not change the next."""
     program = qcom.program(cl_add(), "add_five")
-    args = program.fill_kernargs(buffers)
-    with pytest.raises(LaunchError, match="give the variable bounds within 1 to 1024"):
-        qcom.compute_queue().exec(program, args, (1, 1, 1), (hcqrt.Variable("n"), 1, 1))
+    n = hcqrt.Variable("n", -5, 1 << 40)
+    local = [1, 1, 1]
+    local[axis] = n
+    queue = qcom.compute_queue().exec(program, program.fill_kernargs(buffers), (1, 1, 1), local)
+    for bound in (False, True):
+        if bound:
+            queue.bind(qcom)
+        with pytest.raises(ValueError, match="does not fit"):
+            queue.submit(qcom, {n: bad})
     with pytest.raises(LaunchError, match="a size is a symbol"):
-        program(*buffers, local_size=(hcqrt.Variable("n", 1, 64), 1, 1))
+        program(*buffers, local_size=local)
+    queue.close()
+    program.close()
+
+
+def test_scalars_may_stand_between_buffers_in_an_opencl_kernel(qcom, buffers):
+    """(pointer, value, image, pointer): buffers in their order, then the values that are left."""
+    picture = qcom.alloc(image=(8, 8, F16))
+    kinds = [(0, BUFFER), (8, BUFFER), (0, IMAGE), (16, BUFFER)]
+    program = qcom.program(ClBinary(name="k", arguments=kinds).build(), "k")
+    args = program.fill_kernargs([buffers[0], buffers[1], picture], (7,))
+    assert args.mv[args.offset : args.offset + 20] == struct.pack("<2QI", buffers[0].va_addr, buffers[1].va_addr, 7)
+    with pytest.raises(LaunchError, match="buffer 1 is an image, the kernel takes a plain one"):
+        program.fill_kernargs([buffers[0], picture, buffers[1]], (7,))
+    args = program.fill_kernargs([buffers[0], picture], (7, 9))
+    assert args.mv[args.offset + 8 : args.offset + 12] == struct.pack("<I", 7)
+    assert args.mv[args.offset + 16 : args.offset + 20] == struct.pack("<I", 9)
+    picture.close()
     program.close()
 
 
