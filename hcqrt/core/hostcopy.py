@@ -30,8 +30,8 @@ class HostMemory(Protocol):
     def before_read(self, offset: int, nbytes: int) -> None:
         """The host is going to read this range, which the GPU may have written."""
 
-    def before_write(self, offset: int, nbytes: int, *, whole: bool) -> None:
-        """The host is going to write to this range; `whole`: to all of it."""
+    def before_write(self, offset: int, nbytes: int) -> None:
+        """The host is going to write to all of this range, or to all of an image that matters in it."""
 
     def after_write(self, offset: int, nbytes: int) -> None:
         """The host has written: what the GPU reads from now on is this."""
@@ -49,7 +49,7 @@ class HostCopies:
         with self._dev.lock:
             self._dev.synchronize()
             memory, start, extent = self._place(dest, len(data))
-            memory.before_write(start, extent, whole=dest.image is None)
+            memory.before_write(start, extent)
             host = memory.host()
             for place, done, nbytes in self._runs(dest, start, len(data)):
                 host[place : place + nbytes] = data[done : done + nbytes]
@@ -70,7 +70,7 @@ class HostCopies:
         with self._dev.lock:
             self._dev.synchronize()
             memory, start, extent = self._place(dest, dest.size)
-            memory.before_write(start, extent, whole=dest.image is None)
+            memory.before_write(start, extent)
             host, pattern = memory.host(), bytes([byte]) * min(dest.size, FILL_BYTES)
             for place, _, nbytes in self._runs(dest, start, dest.size):
                 for first in range(place, place + nbytes, FILL_BYTES):

@@ -53,7 +53,7 @@ class Import(CachedRange, ABC):
     def before_read(self, offset: int, nbytes: int) -> None:
         """Nothing: what the GPU wrote is fetched when the memory is taken back."""
 
-    def before_write(self, offset: int, nbytes: int, *, whole: bool) -> None:
+    def before_write(self, offset: int, nbytes: int) -> None:
         """Nothing: the memory is the host's until it is handed over, with its cache lines cleaned."""
 
     def after_write(self, offset: int, nbytes: int) -> None:

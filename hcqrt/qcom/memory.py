@@ -79,11 +79,9 @@ class CachedRange:
     def before_read(self, offset: int, nbytes: int) -> None:
         self.sync(INVALIDATE, offset, nbytes)
 
-    def before_write(self, offset: int, nbytes: int, *, whole: bool) -> None:
+    def before_write(self, offset: int, nbytes: int) -> None:
         """Lines that the host fills in part must hold what the GPU wrote to the rest, since they go back whole."""
-        if not whole:
-            self.sync(INVALIDATE, offset, nbytes)
-        elif nbytes and not self.coherent:
+        if nbytes and not self.coherent:
             first = self.first + offset
             last = first + nbytes
             ends = ([first] if first % LINE_BYTES else []) + ([last - 1] if last % LINE_BYTES else [])

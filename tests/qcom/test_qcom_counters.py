@@ -96,3 +96,16 @@ def test_a_bound_queue_in_flight_goes_over_the_wrap(qcom, buffer, left):
     qcom.channel.wait_progress(qcom.channel.submitted)
     assert buffer.cpu_view().view(fmt="I").mv[0] == 3 and qcom.channel.submitted > 1 << 32
     queue.close()
+
+
+def test_the_timeline_starts_over_only_when_all_before_is_done(qcom):
+    set_counters(qcom, (1 << 32) - 2)
+    gate, value = qcom.new_signal(), qcom.next_timeline()
+    assert value == (1 << 32) - 1
+    qcom.compute_queue().wait(gate, 1).signal(qcom.timeline_signal, value).submit(qcom)
+    threading.Timer(0.2, setattr, (gate, "value", 1)).start()
+    start = time.monotonic()
+    assert qcom.next_timeline() == (1 << 32) + 1
+    assert time.monotonic() - start > 0.1
+    assert qcom.timeline_signal.value == 1 << 32
+    qcom.timeline_value = (1 << 32) + 1  # nobody submits what was claimed

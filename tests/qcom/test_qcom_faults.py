@@ -41,10 +41,26 @@ def test_a_recovered_fault_raises_once_though_its_work_was_dropped(qcom, buffer)
     with pytest.raises(DeviceFault, match=r"QCOM:0 \(.*KGSL 3\.14\): the GPU faulted and was recovered.*context: 1,"):
         qcom.synchronize()
     assert time.monotonic() - start < 2
+    assert qcom.channel.retired == qcom.channel.submitted, "nothing waits for what will never be stored"
     qcom.synchronize()
     store(qcom, buffer.va_addr, 5)
     qcom.synchronize()
     assert words_at(buffer) == 5 and qcom.channel.retired == qcom.channel.submitted
+
+
+def test_a_fault_that_a_submission_told_of_is_not_told_again(qcom, buffer):
+    store(qcom, UNMAPPED, 1)
+    with pytest.raises(DeviceFault, match="EPROTO"):
+        store(qcom, buffer.va_addr, 5)
+    qcom.synchronize()
+    assert words_at(buffer) == 5 and qcom.timeline_signal.value == qcom.timeline_value - 1
+
+
+def test_the_driver_is_asked_once_for_each_piece_of_work(qcom, adreno):
+    qcom.synchronize()
+    count = len(adreno.ioctl_log)
+    qcom.synchronize()
+    assert len(adreno.ioctl_log) == count
 
 
 def test_work_behind_a_dropped_submission_goes_on(qcom, adreno, buffer):
@@ -144,6 +160,7 @@ def test_an_old_kernel_without_details_still_names_the_fault(adreno_machine):
     fault_until_dead(dev)
     with pytest.raises(DeviceFault, match="gave this context up"):
         dev.synchronize()
+    assert dev.timeline_signal.value < dev.timeline_value - 1, "its work was never done"
     dev.close()
     assert system.live_objects() == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -114,16 +115,21 @@ def test_a_copy_of_whole_lines_invalidates_nothing(qcom, adreno):
         assert plain.copyout() == b"\1" * 64 + b"\2" * 128 + b"\1" * (4096 - 192)
 
 
-def test_copies_wait_for_earlier_work(qcom, adreno):
-    with qcom.alloc(64) as plain:
+@pytest.mark.parametrize("copyin", [False, True])
+def test_copies_wait_for_earlier_work(qcom, copyin):
+    with qcom.alloc(64) as plain, qcom.alloc(64, cpu_access=True) as seen:
         plain.fill(0)
         gate, value = qcom.new_signal(), qcom.next_timeline()
         queue = qcom.compute_queue().wait(gate, 1).q(*mem_write(plain.va_addr, 0x33333333))
         queue.signal(qcom.timeline_signal, value).submit(qcom)
-        with pytest.raises(hcqrt.SignalTimeout):
-            qcom.synchronize(20)
-        gate.value = 1
+        threading.Timer(0.1, setattr, (gate, "value", 1)).start()
         assert plain.copyout()[:8] == b"\x33" * 4 + b"\0" * 4
+        value = qcom.next_timeline()
+        queue = qcom.compute_queue().wait(gate, 2).q(COPY, 0, *halves(seen.va_addr), *halves(plain.va_addr))
+        queue.signal(qcom.timeline_signal, value).submit(qcom)
+        threading.Timer(0.1, setattr, (gate, "value", 2)).start()
+        plain.copyin(b"\x44" * 4) if copyin else plain.fill(0x44)
+        assert bytes(seen.cpu_view().mv[:4]) == b"\x33" * 4, "the GPU read what was there before"
 
 
 def test_sizes_and_places_that_do_not_fit_are_refused(qcom):
@@ -265,3 +271,11 @@ def test_an_allocation_that_fails_half_way_leaves_nothing(qcom, adreno):
     assert len(adreno.live_objects()) == before
     with qcom.alloc(12288, cpu_access=True) as buffer:
         buffer.fill(1)
+
+
+def test_an_import_is_freed_at_once_and_never_kept_for_reuse(qcom, adreno):
+    data = bytearray(4096)
+    before = len(entries(adreno, "GPUOBJ_FREE"))
+    qcom.import_host(data).close()
+    assert len(entries(adreno, "GPUOBJ_FREE")) == before + 1
+    assert qcom.memory_stats()["cached"] == 0
