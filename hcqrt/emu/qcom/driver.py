@@ -163,6 +163,9 @@ class QcomDriver:
 
     def stall(self, stalled: bool) -> None:
         self.gpu.stalled = stalled
+        with self.system.lock:
+            for context in self.contexts():
+                context.restart_watch()
 
     def close(self) -> None:
         for file in list(self.files):

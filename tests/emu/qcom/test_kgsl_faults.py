@@ -133,6 +133,7 @@ def test_a_command_that_takes_too_long_loses_its_context(make_kgsl: MakeKgsl) ->
     now[0] += 1
     assert stamps(kgsl, context) == [2, 2, 2] and stamps(kgsl, patient) == [1, 0, 2]
     assert errno_of(kgsl.wait, context, 1) == "EDEADLK" and reset_status(kgsl, context) == GUILTY
+    assert "longer than 2000 ms" in kgsl.system.last_refusal
     assert stream.out[0] == 0
     stream.out[1] = 1
     kgsl.wait(patient, 2)
@@ -152,6 +153,29 @@ def test_time_in_the_queue_or_in_a_stall_does_not_count(make_kgsl: MakeKgsl) -> 
     kgsl.system.resume()
     kgsl.wait(context, 1)
     assert stream.out[0] == 5
+
+
+def test_a_stall_starts_the_time_of_a_command_anew(kgsl: Kgsl) -> None:
+    now = [0]
+    kgsl.system.clock_ns = lambda: now[0]  # type: ignore[method-assign]  # a clock that the test moves
+    stream, context = Stream(kgsl), kgsl.context()
+    kgsl.submit(context, stream.wait(1, index=1))
+    assert stamps(kgsl, context) == [1, 0, 1]
+    kgsl.system.inject("stall")
+    now[0] = 5_000_000_000
+    assert stamps(kgsl, context) == [1, 0, 1]
+    kgsl.system.resume()
+    assert stamps(kgsl, context) == [1, 0, 1]
+    now[0] += 2_000_000_001
+    assert stamps(kgsl, context) == [1, 1, 1]
+    assert errno_of(kgsl.wait, context, 1) == "EDEADLK"
+
+
+def test_a_lost_context_is_told_before_anything_is_checked(kgsl: Kgsl) -> None:
+    context = kgsl.context()
+    kgsl.system.inject("ioctl", "GPU_COMMAND", errno=errno.EDEADLK)
+    assert kgsl.error("command", context=context) == errno.EDEADLK
+    assert kgsl.error("command", **kgsl.command_fields(context, [(2, 16)])) == errno.EDEADLK
 
 
 def test_refused_words_are_loud_when_strict(make_kgsl: MakeKgsl) -> None:

@@ -285,3 +285,11 @@ def test_a_failed_mapping_leaves_the_address_open(kgsl: Kgsl) -> None:
     kgsl.system.inject("mmap", NODE, errno=errno.ENOMEM)
     assert errno_of(kgsl.mmap, number) == "ENOMEM" and kgsl.va(number) == 0
     assert kgsl.mmap(number).addr == kgsl.va(number)
+
+
+def test_a_guard_page_gives_its_address_back(kgsl: Kgsl) -> None:
+    """An object that takes all addresses below 4 GiB, guard page included, twice."""
+    for _ in range(2):
+        number = kgsl.call("alloc", size=0xF000_0000 - 0x30_0000 - PAGE, flags=FORCE_32 | GUARD)["id"]
+        assert kgsl.error("alloc", size=1, flags=FORCE_32) == errno.ENOMEM
+        kgsl.call("free", id=number)

@@ -34,6 +34,13 @@ def test_bad_command_buffers(kgsl: Kgsl, va: int | None, nbytes: int, flags: int
     assert kgsl.stamp(context, QUEUED) == 0
 
 
+def test_the_longest_command_buffer(kgsl: Kgsl) -> None:
+    """0xFFFFF words, in a context that skips them: only the driver's checks are at work."""
+    stream, context = Stream(kgsl), kgsl.context(PLAIN | 0x10000)
+    assert kgsl.submit(context, (stream.va, 4 * 0xFFFFF)) == 1
+    assert errno_of(kgsl.submit, context, (stream.va, 4 * 0x100000)) == "EINVAL"
+
+
 def test_lists_that_are_half_there(kgsl: Kgsl) -> None:
     stream, context = Stream(kgsl), kgsl.context()
     good = kgsl.command_fields(context, [stream.write(1)])
@@ -126,11 +133,20 @@ def test_timestamps_that_cannot_be_waited_for(kgsl: Kgsl) -> None:
     assert kgsl.error("command", context=one, **sync_fields(kgsl, (3, "I", (0,)))) == errno.EINVAL
 
 
+def test_a_destroyed_context_holds_nobody_up(kgsl: Kgsl) -> None:
+    stream, one, two = Stream(kgsl), kgsl.context(PLAIN | 0x80), kgsl.context()
+    kgsl.submit(two, stream.write(5), **on_stamp(kgsl, one, 1000))
+    assert stream.out[0] == 0, "a caller's own timestamps may be waited for ahead"
+    kgsl.call("context_destroy", id=one)
+    kgsl.wait(two, 1)
+    assert stream.out[0] == 5
+
+
 def test_sync_only_commands_have_no_timestamp(kgsl: Kgsl) -> None:
     stream, one, two = Stream(kgsl), kgsl.context(), kgsl.context()
     kgsl.submit(one, stream.wait(1, index=1))
     assert kgsl.call("command", context=two, flags=SYNC_ONLY, **on_stamp(kgsl, one, 1))["timestamp"] == 0
-    assert kgsl.call("command", context=two, **on_stamp(kgsl, one, 1))["timestamp"] == 0
+    assert kgsl.call("command", context=two, timestamp=77, **on_stamp(kgsl, one, 1))["timestamp"] == 0
     assert kgsl.submit(two, stream.write(5)) == 1
     assert stream.out[0] == 0
     stream.out[1] = 1

@@ -53,6 +53,7 @@ class KgslContext:
         self.file, self.driver, self.id, self.flags, self.gpu = file, file.driver, number, flags, gpu
         self.assigned = self.consumed = self.retired = 0  # timestamps: handed out, started, finished
         self.invalid = self.detached = False
+        self.lost_to = ""  # the fault that invalidated it, in words
         self.faulted = False  # the one-shot mark of EPROTO
         self.reset_status = c.KGSL_CTX_STAT_NO_ERROR
         self.constraint: int | None = None  # power level asked for
@@ -76,7 +77,7 @@ class KgslContext:
             refuse(errno_codes.ENOENT, f"context {self.id} was destroyed")
         if self.invalid:
             self.driver.system.raise_late_refusal()
-            refuse(errno_codes.EDEADLK, f"context {self.id} was invalidated by a fault")
+            refuse(errno_codes.EDEADLK, f"context {self.id} was invalidated: {self.lost_to}")
 
     def take_fault_mark(self) -> None:
         """EPROTO, once after a recovered fault. The call itself has done its work."""
@@ -140,7 +141,7 @@ class KgslContext:
         if fault.kind == PAGE_FAULT:
             self.faults.append(page_fault(fault))
         if fault.kind != PAGE_FAULT or not self._recoverable():
-            self.invalidate()
+            self.invalidate(fault.text)
             return
         self.faulted = True
         self.gpu.resume_after_fault()
@@ -158,6 +159,10 @@ class KgslContext:
             text = f"a command took longer than {self.driver.options.ib_timeout_ms} ms"
             self.on_fault(GpuFault(HANG, text, timestamp=head.timestamp))
 
+    def restart_watch(self) -> None:
+        """What the GPU could not do until now is nobody's fault."""
+        self._parked = None
+
     @property
     def tolerant(self) -> bool:
         """With fault tolerance come recovery, and a limit to how long a command may take."""
@@ -172,9 +177,9 @@ class KgslContext:
             self._fault_times.popleft()
         return len(self._fault_times) <= options.fault_burst
 
-    def invalidate(self) -> None:
+    def invalidate(self, why: str) -> None:
         """The context is lost: whatever was handed out counts as retired, although it never ran."""
-        self.invalid = True
+        self.invalid, self.lost_to = True, why
         self.reset_status = c.KGSL_CTX_STAT_GUILTY_CONTEXT_RESET_EXT
         self._end()
 

@@ -107,7 +107,7 @@ class KgslFile(EmulatedFile):
             wanted = call.struct.from_buffer_copy(call.raw)
             context = self.contexts.get(getattr(wanted, "context_id", 0))
             if context is not None:
-                context.invalidate()
+                context.invalidate("injected")
 
     @staticmethod
     def without_results(call: KgslCall) -> KgslCall:
