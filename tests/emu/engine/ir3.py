@@ -82,13 +82,12 @@ SAMPLER = SamplerShape(unnormalized=True, wrap=(3, 3, 3), filter=(0, 0))
 def setup(banks: Banks, full_regs: int = 48, half_regs: int = 48, **more: Any) -> Ir3Setup:
     values: dict[str, Any] = {
         "merged": False, "constant_demotion": True, "isam_gl": True, "group_id": 0xFC, "group_size": 0xFC,
-        "group_offset": 0xFC, "local_id": 0xFC, "linear_id": 0xFC, **more,
+        "group_offset": 0xFC, "local_id": 0xFC, "linear_id": 0xFC, "samplers": (SAMPLER,) * len(banks.textures), **more,
     }  # fmt: skip
     return Ir3Setup(
         full_regs=full_regs,
         half_regs=half_regs,
         textures=tuple(one.shape for one in banks.textures),
-        samplers=(SAMPLER,) * len(banks.textures),
         images=tuple(one.shape for one in banks.images),
         ubos=len(banks.ubos),
         **values,

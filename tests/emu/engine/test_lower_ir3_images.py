@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cores import CORES
-from ir3 import Banks, Image
+from ir3 import SAMPLER, Banks, Image
 from ir3_wave import launch, run
 from nak import BUFFERS_VA
 
@@ -310,8 +310,11 @@ def test_what_is_not_known_of_images_is_refused(text: str, change: dict[str, Any
 
 
 @pytest.mark.parametrize("core", CORES)
-def test_isam_in_mode_cl_is_refused(core: str) -> None:
+def test_isam_in_mode_cl_reads_a_border_and_knows_no_other_wrap(core: str) -> None:
+    texel = np.arange(1, 17, dtype=np.uint32)
     banks = Banks(textures=[Image(shape(0x82), BUFFERS_VA, 1, 1, 64)])
-    code = pack(assemble("isam.1d (f32)(x)r8.x, r1.x, s#0, t#0\nend\n"))
-    result = launch(code, [np.zeros(16, np.uint32)], core, banks, isam_gl=False)
-    assert result.fault is not None and "mode CL" in result.fault.detail
+    code = pack(assemble("mov.u32u32 r1.x, 0\nmov.u32u32 r1.y, 1\nisam.1d (f32)(x)r8.x, r1.x, s#0, t#0\nend\n"))
+    assert launch(code, [texel], core, banks, isam_gl=False).fault is None
+    for sampler in (replace(SAMPLER, wrap=(3, 1, 3)), replace(SAMPLER, unnormalized=False)):
+        result = launch(code, [texel], core, banks, isam_gl=False, samplers=(sampler,))
+        assert result.fault is not None and "sampler 0 in mode CL" in result.fault.detail

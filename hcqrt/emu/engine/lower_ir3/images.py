@@ -19,6 +19,7 @@ from .memory import ELEMENTS, OPERATIONS, Address, Part, atomic, operation
 from .registers import IMAGES, TEXTURES
 
 ROW_BYTES = 32
+WRAP_BORDER = 3  # A6XX_TEX_CLAMP_TO_BORDER; border colours are zeros
 VA, WIDTH, HEIGHT, DEPTH, PITCH, LAYER = 0, 8, 12, 16, 20, 24  # byte offsets in a row
 HEIGHT_SHIFT = 15  # a buffer's element count is height << 15 | width
 # Type of an access -> whether its registers are half ones, and the kinds of format it goes with.
@@ -143,12 +144,9 @@ def isam(i: Lowering) -> None:
     """
     i.no_effect("1d")
     i.unset("a", "o", "p", "s", "v")
-    if not i.setup.isam_gl:
-        raise i.refuse("what isam does in mode CL is not known")
     slot, sampler = i.number("texture"), i.number("sampler")
     shape = shape_of(i, i.setup.textures, slot, "texture")
-    if sampler >= len(i.setup.samplers) or i.setup.samplers[sampler] is None:
-        raise i.refuse(f"sampler {sampler}: the launch binds none there")
+    check_sampler(i, sampler)
     deep = i.flag("3d")
     if deep != (shape.kind == "3d"):
         raise i.refuse(f"3d = {deep} on a texture of kind {shape.kind}")
@@ -159,6 +157,17 @@ def isam(i: Lowering) -> None:
     words = fetch(i, texel, known_format(i, shape).nbytes)
     registers = following(i, "dst", mask.bit_length())
     give(i, shape, texel, words, half, {c: reg for c, reg in enumerate(registers) if mask >> c & 1})
+
+
+def check_sampler(i: Lowering, number: int) -> None:
+    """The modes differ outside the image: GL reads zeros, CL what the sampler says, of which the border is known."""
+    sampler = i.setup.samplers[number] if number < len(i.setup.samplers) else None
+    if sampler is None:
+        raise i.refuse(f"sampler {number}: the launch binds none there")
+    if not i.setup.isam_gl and (not sampler.unnormalized or set(sampler.wrap) != {WRAP_BORDER}):
+        raise i.refuse(
+            f"sampler {number} in mode CL, wrap modes {sampler.wrap}: known are integer coordinates and the border"
+        )
 
 
 def image_slot(i: Lowering) -> tuple[int, ImageShape]:
