@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import warnings
 from ctypes import sizeof
-from functools import cache
 from typing import Any
 
 from hcqrt.autogen.nv import ioctls, layout
+from hcqrt.autogen.nv.releases import RELEASES
 from hcqrt.errors import DriverError
 from hcqrt.ioctl import Ioctl, iowr
 
@@ -37,46 +37,50 @@ def version_text(version: Version) -> str:
     return ".".join([str(version[0]), *(f"{part:02}" for part in version[1:])])
 
 
-@cache
-def known_releases() -> tuple[Version, ...]:
-    """Every release at which some struct that hcqrt knows got its layout, ascending."""
-    from hcqrt.autogen.nv.structs import LAYOUTS
-
-    return tuple(sorted({first for layouts in LAYOUTS.values() for first, _ in layouts}))
-
-
 def choose_release(driver: str, override: str) -> Version:
-    """The release whose layouts to use for `driver`: its own, or the newest known of its branch with one warning.
+    """The release whose layouts to use for `driver`: its own, or the newest of its branch with one warning.
+
+    The newest, and not the last one before the driver's number: unknown patches are mostly newer than the tables, and
+    the numbers of beta drivers do not tell what they hold (550.40.53 has the layouts of 550.54.14).
 
     Raises:
         DriverError: the branch is unknown; the text says which are known and how to go on all the same.
     """
-    releases = known_releases()
-    branches = sorted({release[0] for release in releases})
     wanted = wanted_version(driver, override)
-    if wanted in releases:
+    if wanted in RELEASES:
         return wanted
-    in_branch = [release for release in releases if release[0] == wanted[0]]
-    if in_branch and len(wanted) == 1:
-        return in_branch[-1]
+    in_branch = [release for release in RELEASES if release[0] == wanted[0]]
     if not in_branch:
-        age = (
-            "too old"
-            if wanted[0] < branches[0]
-            else "newer than any known ABI"
-            if wanted[0] > branches[-1]
-            else "unknown"
+        raise unknown_branch(driver, wanted)
+    if len(wanted) > 1:
+        named = f"HCQRT_NV_ABI={override}" if override else f"driver {driver}"
+        warnings.warn(
+            f"{named}: this release is not in hcqrt's tables; using the layouts of {version_text(in_branch[-1])}",
+            RuntimeWarning,
+            stacklevel=2,
         )
-        raise DriverError(
-            f"driver {driver} is {age} (known branches: {', '.join(map(str, branches))}); "
-            f"set HCQRT_NV_ABI={version_text(releases[-1])} to try the closest"
-        )
-    warnings.warn(
-        f"driver {driver}: this release is not in hcqrt's tables; using the layouts of {version_text(in_branch[-1])}",
-        RuntimeWarning,
-        stacklevel=2,
+    return in_branch[-1]
+
+
+def unknown_branch(driver: str, wanted: Version) -> DriverError:
+    """The error for a branch without layouts: older, newer, or left out."""
+    oldest, newest = RELEASES[0][0], RELEASES[-1][0]
+    branches = sorted({release[0] for release in RELEASES})
+    age = "of no known branch"
+    if not oldest <= wanted[0] <= newest:
+        age = "too old" if wanted[0] < oldest else "newer than any known ABI"
+    closest = max((branch for branch in branches if branch < wanted[0]), default=oldest)
+    name = f"driver {driver}" if driver_branch(driver) == wanted[0] else f"driver {driver}: HCQRT_NV_ABI={wanted[0]}"
+    return DriverError(
+        f"{name} is {age}; known are {oldest} to {newest} (branches {', '.join(map(str, branches))}); "
+        f"set HCQRT_NV_ABI={closest} to try the closest"
     )
-    return max(wanted, in_branch[0])
+
+
+def driver_branch(driver: str) -> int:
+    """580 of "580.95.05"; -1 of what is no version."""
+    first = driver.partition(".")[0]
+    return int(first) if first.isascii() and first.isdigit() else -1
 
 
 class Abi:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gen import nv_tables as tables
 from gen.clang import Clang, GeneratorError, Value, macro_values
 from gen.lexer import defines
-from gen.structs import records
+from gen.structs import Printer, Record, records
 
 _NUMBER = re.compile(r"cl([0-9a-f]{4})\.h$")
 
@@ -24,22 +25,38 @@ class Driver:
     """What the headers of one driver version say. Paths are relative to the tree's root."""
 
     version: str
-    root: Path
     consts: dict[str, Value] = field(default_factory=dict)
     status: dict[str, int] = field(default_factory=dict)
     robust: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     usermode: dict[str, Value] = field(default_factory=dict)
-    records: dict[str, Any] = field(default_factory=dict)
-    names: dict[Any, str] = field(default_factory=dict)
-    read: set[str] = field(default_factory=set)
+    records: dict[str, Record] = field(default_factory=dict)
+    typedefs: dict[str, str] = field(default_factory=dict)  # curated name -> the record that it stands for
+    read: dict[str, str] = field(default_factory=dict)  # path -> sha256
+    headers: tuple[str, ...] = ()  # every header name of the tree
+    source: str = ""  # where it comes from, if not from a tree
+
+
+def header_names(root: Path) -> Iterator[str]:
+    """Every header under the include folders of a tree."""
+    for folder in tables.INCLUDES:
+        yield from (path.relative_to(root).as_posix() for path in sorted((root / folder).rglob("*.h")))
+
+
+def sha256_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+
+
+def reads_alike(known: Driver, root: Path) -> bool:
+    """Whether a tree says what `known` says: the files that were read are equal, and no header came or went."""
+    return known.headers == tuple(header_names(root)) and all(sha256_of(root / p) == s for p, s in known.read.items())
 
 
 class DriverReader:
     """Fills a Driver."""
 
     def __init__(self, version: str, root: Path, scratch: Path) -> None:
-        self.driver = Driver(version, root)
+        self.driver = Driver(version, headers=tuple(header_names(root)))
         self.root = root
         self.clang = Clang([root / folder for folder in tables.INCLUDES], scratch)
 
@@ -57,8 +74,14 @@ class DriverReader:
         self.class_list(prefix, listed)
         self.faults()
         self.status()
-        self.driver.records, self.driver.names = records(self.clang, prefix, tables.STRUCTS)
+        self.records(prefix)
         return self.driver
+
+    def records(self, prefix: str) -> None:
+        classes, names = records(self.clang, prefix, tables.STRUCTS)
+        printer = Printer(names)
+        self.driver.typedefs = {name: printer.add(cls, name) for name, cls in classes.items()}
+        self.driver.records = printer.done
 
     def includes(self, headers: list[str]) -> str:
         return "".join(f'#include "{self.root / header}"\n' for header in headers)
@@ -69,7 +92,7 @@ class DriverReader:
         for include in unit.get_includes():
             path = Path(str(include.include.name)).resolve()
             if path.is_relative_to(self.root.resolve()):
-                self.driver.read.add(path.relative_to(self.root.resolve()).as_posix())
+                self.driver.read[path.relative_to(self.root.resolve()).as_posix()] = sha256_of(path)
 
     def macros(self, header: str) -> list[str]:
         """Object-like macros of a header that have a body."""

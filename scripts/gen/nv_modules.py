@@ -9,28 +9,45 @@ from gen import nv_tables as tables
 from gen.clang import GeneratorError
 from gen.emit import Raw, assignments, header, table
 from gen.nv_driver import Driver, version_tuple
-from gen.structs import Printer, Record
+from gen.structs import Record
 
 Entry = tuple[str, str | None]  # version, class name or None where the record is gone
 
 
 def tree(drivers: Sequence[Driver]) -> list[str]:
-    return [f"open-gpu-kernel-modules {driver.version}" for driver in drivers]
+    """What a module is made from: the range of trees, and what has no tree."""
+    trees = [driver.version for driver in drivers if not driver.source]
+    ends = trees[0] if len(trees) == 1 else f"{trees[0]} to {trees[-1]}"
+    return [f"open-gpu-kernel-modules {ends}", *(f"{d.version} ({d.source})" for d in drivers if d.source)]
 
 
 def consts_text(drivers: Sequence[Driver]) -> str:
-    """Flat constants of the newest driver that has them, and what changed between the versions."""
+    """Flat constants of the newest driver that has them; what changed between the versions is changes_text's."""
     values: dict[str, Any] = {}
     for driver in drivers:
         values |= driver.consts
-    values = dict(sorted(values.items()))
-    changes = {name: _changes(drivers, name) for name in values}
-    text = header("Constants of NVIDIA's driver headers: integers, and bit ranges as (msb, lsb).", tree(drivers))
-    text += "from __future__ import annotations\n\n" + assignments(values)
-    text += "\n# Constants whose value depends on the driver: name -> ((first version, value or None), ...).\n"
+    topic = "Constants of NVIDIA's driver headers, newest values: integers, and bit ranges as (msb, lsb)."
+    text = header(topic, tree(drivers)) + "from __future__ import annotations\n\n"
+    return text + assignments(dict(sorted(values.items())))
+
+
+def releases_text(drivers: Sequence[Driver]) -> str:
+    """Which releases the tables were made from: other patches of their branches are unknown."""
+    text = header("The driver releases that the tables know, ascending.", tree(drivers))
+    text += "from __future__ import annotations\n\nRELEASES: tuple[tuple[int, ...], ...] = (\n"
+    return text + "".join(f"    {version_tuple(driver.version)},\n" for driver in drivers) + ")\n"
+
+
+def changes_text(drivers: Sequence[Driver]) -> str:
+    """Constants, status and robust-channel codes that not every driver has, or whose value changed."""
+    names = dict.fromkeys(n for driver in drivers for n in (*driver.consts, *driver.status, *driver.robust))
+    changes = {name: _changes(drivers, name) for name in sorted(names)}
+    text = header("Constants and codes whose value depends on the driver version.", tree(drivers))
+    text += "from __future__ import annotations\n\n"
+    text += "# name -> ((first version, value, or None where there is none), ...)\n"
     changed = {name: Raw(_pairs(entries)) for name, entries in changes.items() if len(entries) > 1}
     kind = "dict[str, tuple[tuple[tuple[int, ...], int | tuple[int, int] | None], ...]]"
-    return text + table("VERSIONED", kind, changed)
+    return text + table("CHANGES", kind, changed)
 
 
 def _pairs(entries: Sequence[tuple[str, Any]]) -> str:
@@ -40,13 +57,9 @@ def _pairs(entries: Sequence[tuple[str, Any]]) -> str:
 def _changes(drivers: Sequence[Driver], name: str) -> list[tuple[str, Any]]:
     entries: list[tuple[str, Any]] = []
     for driver in drivers:
-        value = driver.consts.get(name)
-        if value is None and not entries:
-            continue
+        value = driver.consts.get(name, driver.status.get(name, driver.robust.get(name)))
         if not entries or entries[-1][1] != value:
             entries.append((driver.version, value))
-    if entries and entries[0][0] != drivers[0].version:
-        entries.insert(0, (drivers[0].version, None))
     return entries
 
 
@@ -90,7 +103,7 @@ def ioctls_text(drivers: Sequence[Driver]) -> str:
     known: set[str] = set()
     for driver in drivers:
         consts |= driver.consts
-        known |= set(driver.records)
+        known |= set(driver.typedefs)
     escapes = {n: (consts[n], s) for n, s in tables.ESCAPES.items() if n in consts}
     uvm: dict[str, tuple[int, str | None]] = {
         s[:-7]: (consts[s[:-7]], s) for s in tables.STRUCTS if s.startswith("UVM_") and s[:-7] in consts
@@ -127,57 +140,56 @@ def _control_struct(name: str, known: set[str]) -> str | None:
 
 def structs_text(drivers: Sequence[Driver]) -> str:
     """Records of all versions, equal layouts once. The newest has the plain name, older ones their first version."""
-    printers = []
-    for driver in drivers:
-        printer = Printer(driver.names)
-        for name, cls in driver.records.items():
-            printer.add(cls, name)
-        printers.append(printer)
-    layouts, order = _layouts(drivers, printers)
-    printed = {record.name for record in order}
+    layouts, order = _layouts(drivers)
+    printed = {name for name, _ in order}
     text = header("Records of NVIDIA's driver headers (x86-64 and arm64, little endian).", tree(drivers))
     scalars = "c_char, c_int8, c_int16, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64"
     text += f"from __future__ import annotations\n\nfrom ctypes import Structure, Union, {scalars}\n"
-    text += "".join(f"\n\nclass {r.name}({r.kind}):\n{r.body}" for r in order)
-    newest = {n: e[-1][1] for n, e in layouts.items()}
-    text += "\n\n" + assignments({n: Raw(c) for n, c in newest.items() if c is not None and n not in printed})
+    text += "".join(f"\n\n{body}" for _, body in order)
+    newest = {n: next(c for _, c in reversed(e) if c is not None) for n, e in layouts.items()}
+    text += "\n\n" + assignments({n: Raw(c) for n, c in newest.items() if n not in printed})
     shown = {n: Raw("(" + ", ".join(f"({version_tuple(v)}, {c})" for v, c in e) + ",)") for n, e in layouts.items()}
     text += "\n# Record -> ((first version, class, or None where the record is gone), ...), versions ascending.\n"
     kind = "dict[str, tuple[tuple[tuple[int, ...], type[Structure | Union] | None], ...]]"
     return text + table("LAYOUTS", kind, shown)
 
 
-def _layouts(drivers: Sequence[Driver], printers: Sequence[Printer]) -> tuple[dict[str, list[Entry]], list[Record]]:
-    full = [_full_bodies(printer) for printer in printers]
-    names = list(dict.fromkeys(name for printer in printers for name in printer.done))
-    curated = [n for n in tables.STRUCTS if any(n in d.records for d in drivers)]
-    tags: dict[tuple[str, str], str] = {}  # (record, its whole layout) -> printed name
-    spans: dict[str, list[tuple[str, str | None]]] = {}
-    for name in names:
-        span: list[tuple[str, str | None]] = []
-        for driver, bodies in zip(drivers, full, strict=True):
-            body = bodies.get(name)
-            if (body is None and not span) or (span and span[-1][1] == body):
-                continue
-            span.append((driver.version, body))
-        spans[name] = span
-        kept = [entry for entry in span if entry[1] is not None]
-        for version, body in kept:
-            suffix = "" if body == kept[-1][1] else "__" + version.replace(".", "_")
-            tags.setdefault((name, str(body)), name + suffix)
-    printed: dict[str, Record] = {}
-    for printer, bodies in zip(printers, full, strict=True):
-        for name, record in printer.done.items():
+def _layouts(drivers: Sequence[Driver]) -> tuple[dict[str, list[Entry]], list[tuple[str, str]]]:
+    """Curated name -> its layouts by version, and (name, class statement) of every class that they need."""
+    full = [_full_bodies(driver.records) for driver in drivers]
+    tags = _tags(drivers, full)
+    printed: dict[str, str] = {}
+    for driver, bodies in zip(drivers, full, strict=True):
+        for name, record in driver.records.items():
             shown = tags[name, bodies[name]]
             if shown not in printed:
                 body = _renamed(record, {use: tags[use, bodies[use]] for use in record.uses})
-                printed[shown] = Record(shown, record.kind, record.size, body, record.uses)
+                printed[shown] = f"class {shown}({record.kind}):\n{body}"
     layouts: dict[str, list[Entry]] = {}
-    for name in curated:
-        real = {d.version: d.names[d.records[name]] for d in drivers if name in d.records}
-        target = next(iter(real.values()))
-        layouts[name] = [(v, None if b is None else tags[target, b]) for v, b in spans[target]]
-    return layouts, list(printed.values())
+    for name in (n for n in tables.STRUCTS if any(n in d.typedefs for d in drivers)):
+        entries: list[Entry] = []
+        last = ""
+        for driver, bodies in zip(drivers, full, strict=True):
+            target = driver.typedefs.get(name)
+            body = bodies[target] if target is not None else ""
+            if body != last:
+                entries.append((driver.version, tags[target, body] if target is not None else None))
+            last = body
+        layouts[name] = entries
+    return layouts, list(printed.items())
+
+
+def _tags(drivers: Sequence[Driver], full: Sequence[dict[str, str]]) -> dict[tuple[str, str], str]:
+    """(record, its whole layout) -> printed name: the newest layout keeps the record's."""
+    newest: dict[str, str] = {}
+    for bodies in full:
+        newest |= bodies
+    tags: dict[tuple[str, str], str] = {}
+    for driver, bodies in zip(drivers, full, strict=True):
+        for name, body in bodies.items():
+            suffix = "" if body == newest[name] else "__" + driver.version.replace(".", "_")
+            tags.setdefault((name, body), name + suffix)
+    return tags
 
 
 def _renamed(record: Record, names: dict[str, str]) -> str:
@@ -187,9 +199,14 @@ def _renamed(record: Record, names: dict[str, str]) -> str:
     return body
 
 
-def _full_bodies(printer: Printer) -> dict[str, str]:
+def _full_bodies(records: dict[str, Record]) -> dict[str, str]:
     """Each record's text with the texts of the records inside it: equal only where the whole layout is."""
     full: dict[str, str] = {}
-    for name, record in printer.done.items():
-        full[name] = f"{record.kind} {record.size}\n{record.body}" + "".join(full[use] for use in record.uses)
-    return full
+
+    def whole(name: str) -> str:
+        if name not in full:
+            record = records[name]
+            full[name] = f"{record.kind} {record.size}\n{record.body}" + "".join(map(whole, record.uses))
+        return full[name]
+
+    return {name: whole(name) for name in records}

@@ -123,15 +123,49 @@ def scalar_text(cls: Any) -> str:
     return _SCALARS[ctypes.sizeof(cls), cls(-1).value < 0]
 
 
+@dataclass(frozen=True)
+class Field:
+    """One printed member; `type` is the text of its ctypes type."""
+
+    name: str
+    type: str
+    offset: int
+    size: int
+    align: int
+
+
 @dataclass
 class Record:
-    """One printed class: `body` is its text without the class line, so equal layouts compare equal."""
+    """One printed class."""
 
     name: str
     kind: str
     size: int
-    body: str
-    uses: tuple[str, ...]
+    fields: tuple[Field, ...]
+    uses: tuple[str, ...]  # the records that its members are made of
+    anonymous: tuple[str, ...] = ()
+
+    @property
+    def align(self) -> int:
+        """Natural alignment of the printed class."""
+        return max(field.align for field in self.fields)
+
+    @property
+    def body(self) -> str:
+        """The text without the class line, so equal layouts compare equal; holes are spelled out."""
+        lines, end, padding, union = [], 0, 0, self.kind == "Union"
+        for field in self.fields:
+            if not union and field.offset != -(-end // field.align) * field.align:
+                lines.append(f'("_pad{padding}", c_uint8 * {field.offset - end}),')
+                padding += 1
+            lines.append(f'("{field.name}", {field.type}),')
+            end = max(end, field.size) if union else field.offset + field.size
+        if self.size != -(-end // self.align) * self.align:
+            if union:
+                raise GeneratorError(f"{self.name}: a union with {self.size} bytes is wider than its widest member")
+            lines.append(f'("_pad{padding}", c_uint8 * {self.size - end}),')
+        body = f"    _anonymous_ = {self.anonymous!r}\n" if self.anonymous else ""
+        return body + "    _fields_ = (\n" + "".join(f"        {line}\n" for line in lines) + "    )\n"
 
 
 class Printer:
@@ -148,33 +182,19 @@ class Printer:
         return name
 
     def _record(self, cls: Any, name: str) -> Record:
-        lines, uses, end, padding = [], [], 0, 0
-        union = issubclass(cls, ctypes.Union)
-        align = 1
+        fields, uses = [], []
         for entry in cls._fields_:
             field, member = entry[0], entry[1]
             if field.startswith("PADDING_"):
                 continue
-            text, natural, used = self._member(member, f"{name}_{field.strip('_')}")
-            uses += used
-            align = max(align, natural)
-            offset = getattr(cls, field).offset
             if len(entry) == 3:
                 raise GeneratorError(f"{name}.{field} is a bit field: not printed yet")
-            if not union and offset != -(-end // natural) * natural:
-                lines.append(f'("_pad{padding}", c_uint8 * {offset - end}),')
-                padding += 1
-            lines.append(f'("{field}", {text}),')
-            end = offset + ctypes.sizeof(member)
-        size = ctypes.sizeof(cls)
-        if union and size != -(-max(ctypes.sizeof(f[1]) for f in cls._fields_) // align) * align:
-            raise GeneratorError(f"{name}: a union with {size} bytes is wider than its widest member")
-        if not union and size != -(-end // align) * align:
-            lines.append(f'("_pad{padding}", c_uint8 * {size - end}),')
-        anonymous = getattr(cls, "_anonymous_", ())
-        body = f"    _anonymous_ = {tuple(anonymous)!r}\n" if anonymous else ""
-        body += "    _fields_ = (\n" + "".join(f"        {line}\n" for line in lines) + "    )\n"
-        return Record(name, "Union" if union else "Structure", size, body, tuple(uses))
+            text, natural, used = self._member(member, f"{name}_{field.strip('_')}")
+            uses += used
+            fields.append(Field(field, text, getattr(cls, field).offset, ctypes.sizeof(member), natural))
+        kind = "Union" if issubclass(cls, ctypes.Union) else "Structure"
+        anonymous = tuple(getattr(cls, "_anonymous_", ()))
+        return Record(name, kind, ctypes.sizeof(cls), tuple(fields), tuple(uses), anonymous)
 
     def _member(self, cls: Any, name: str) -> tuple[str, int, list[str]]:
         """Text of a member's type, the alignment ctypes will give it, and the records it uses."""
@@ -183,13 +203,5 @@ class Printer:
             return f"{text} * {cls._length_}", natural, uses
         if issubclass(cls, ctypes.Structure | ctypes.Union):
             used = self.add(cls, name)
-            return used, self._align(cls), [used]
+            return used, self.done[used].align, [used]
         return scalar_text(cls), ctypes.sizeof(cls), []
-
-    def _align(self, cls: Any) -> int:
-        """Natural alignment of the printed class (ctypeslib2's own is packed, so ctypes.alignment is no help)."""
-        if issubclass(cls, ctypes.Array):
-            return self._align(cls._type_)
-        if issubclass(cls, ctypes.Structure | ctypes.Union):
-            return max(self._align(entry[1]) for entry in cls._fields_ if not entry[0].startswith("PADDING_"))
-        return ctypes.sizeof(cls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ FACTS = Path(__file__).resolve().parent.parent / "facts"
 NAMES = ("nv-abi.json", "nv-qmd.json", "nv-qmd-enums.json")
 
 
+@cache
 def load(name: str) -> Any:
     return json.loads((FACTS / name).read_text())
 
@@ -21,10 +23,15 @@ def version(text: str) -> tuple[int, ...]:
 
 def generated_versions() -> list[tuple[int, ...]]:
     """Driver versions that the generated tables were made from, ascending."""
+    return sorted(version(tree["tag"]) for tree in manifest_inputs())
+
+
+def manifest_inputs() -> list[dict[str, Any]]:
+    """What MANIFEST.json says of each driver version."""
     from hcqrt import autogen
 
     manifest = json.loads((Path(autogen.__file__).parent / "MANIFEST.json").read_text())
-    return sorted(version(tree["tag"]) for tree in manifest["nv"]["inputs"] if "tag" in tree)
+    return [entry for entry in manifest["nv"]["inputs"] if "tag" in entry]
 
 
 def struct_at(entries: list[dict[str, Any]], driver: tuple[int, ...]) -> dict[str, Any] | None:

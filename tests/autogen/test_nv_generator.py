@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from gen.clang import Clang, GeneratorError, array_values, macro_values, unusabl
 from gen.classes import class_tables, owner, qmd_tables
 from gen.emit import Raw, assignments, literal, table
 from gen.lexer import Define, defines
-from gen.nv_driver import Driver
-from gen.nv_modules import consts_text, structs_text
+from gen.nv_driver import Driver, reads_alike
+from gen.nv_facts import driver_from_table
+from gen.nv_modules import changes_text, consts_text, releases_text, structs_text
 from gen.output import difference
+from gen.structs import Field, Printer, Record
 
 needs_libclang = pytest.mark.skipif(bool(unusable()), reason=f"needs the extra `gen`: {unusable()}")
 
@@ -164,7 +167,7 @@ def test_literals_and_tables_read_back() -> None:
 
 
 def two_drivers() -> list[Driver]:
-    old, new = Driver("1.2.3", Path(".")), Driver("1.10", Path("."))
+    old, new = Driver("1.2.3"), Driver("1.10")
     old.consts = {"SAME": 1, "CHANGED": 5, "GONE": 7}
     new.consts = {"SAME": 1, "CHANGED": (6, 2), "ADDED": 9}
     return [old, new]
@@ -172,12 +175,17 @@ def two_drivers() -> list[Driver]:
 
 def test_constants_that_change_between_versions_are_listed() -> None:
     space: dict[str, Any] = {}
-    exec(consts_text(two_drivers()), space)
+    drivers = two_drivers()
+    drivers[0].status, drivers[1].status = {"NV_OK": 0, "NV_ERR_ODD": 0x8B}, {"NV_OK": 0, "NV_ERR_ODD": 0x8C}
+    for text in (consts_text(drivers), releases_text(drivers), changes_text(drivers)):
+        exec(text, space)
     assert (space["SAME"], space["CHANGED"], space["ADDED"], space["GONE"]) == (1, (6, 2), 9, 7)
-    assert space["VERSIONED"] == {
+    assert space["RELEASES"] == ((1, 2, 3), (1, 10))
+    assert space["CHANGES"] == {
         "ADDED": (((1, 2, 3), None), ((1, 10), 9)),
         "CHANGED": (((1, 2, 3), 5), ((1, 10), (6, 2))),
         "GONE": (((1, 2, 3), 7), ((1, 10), None)),
+        "NV_ERR_ODD": (((1, 2, 3), 0x8B), ((1, 10), 0x8C)),
     }
 
 
@@ -190,8 +198,9 @@ def test_record_layouts_are_kept_once_and_older_ones_carry_their_version() -> No
         inner = record("inner", ("x", last))
         free = record("free", ("base", ctypes.c_uint64), ("inner", inner * 2))
         same = record("same", ("a", ctypes.c_uint8), ("p", ctypes.c_void_p))
-        driver.records = {"UVM_FREE_PARAMS": free, "RS_ACCESS_MASK": same}
-        driver.names = {free: "UVM_FREE_PARAMS", same: "RS_ACCESS_MASK"}
+        printer = Printer({free: "UVM_FREE_PARAMS", same: "RS_ACCESS_MASK"})
+        driver.typedefs = {n: printer.add(c, n) for n, c in (("UVM_FREE_PARAMS", free), ("RS_ACCESS_MASK", same))}
+        driver.records = printer.done
     space: dict[str, Any] = {}
     exec(structs_text(drivers), space)
     layouts = space["LAYOUTS"]
@@ -203,10 +212,96 @@ def test_record_layouts_are_kept_once_and_older_ones_carry_their_version() -> No
     assert dict(space["RS_ACCESS_MASK"]._fields_)["p"] is ctypes.c_uint64
 
 
-def test_command_line_wants_a_version_and_a_tree() -> None:
-    arguments = gen_nv.parse(["--driver", "580.95.05=a", "--driver", "535.1=b", "--classes", "c", "--check"])
-    assert arguments.driver == [("580.95.05", Path("a")), ("535.1", Path("b"))]
-    assert arguments.check
+def plain(name: str, *fields: Field, size: int) -> Record:
+    return Record(name, "Structure", size, fields, ())
+
+
+def test_a_record_that_is_gone_and_back_keeps_one_class() -> None:
+    short = plain("UVM_FREE_PARAMS", Field("base", "c_uint64", 0, 8, 8), size=8)
+    long = plain("UVM_FREE_PARAMS", *short.fields, Field("length", "c_uint64", 8, 8, 8), size=16)
+    drivers = []
+    for version, record in (("1.0", short), ("1.1", None), ("2.0", long), ("2.1", short)):
+        driver = Driver(version)
+        if record is not None:
+            driver.records, driver.typedefs = {record.name: record}, {record.name: record.name}
+        drivers.append(driver)
+    space: dict[str, Any] = {}
+    exec(structs_text(drivers), space)
+    layouts = space["LAYOUTS"]["UVM_FREE_PARAMS"]
+    assert [(v, c and c.__name__) for v, c in layouts] == [
+        ((1, 0), "UVM_FREE_PARAMS"), ((1, 1), None), ((2, 0), "UVM_FREE_PARAMS__2_0"), ((2, 1), "UVM_FREE_PARAMS"),
+    ]  # fmt: skip
+
+
+def test_holes_are_spelled_out() -> None:
+    fields = (Field("a", "c_uint8", 0, 1, 1), Field("b", "c_uint32", 8, 4, 4))
+    assert [line.strip() for line in plain("odd", *fields, size=16).body.splitlines()[1:-1]] == [
+        '("a", c_uint8),', '("_pad0", c_uint8 * 7),', '("b", c_uint32),', '("_pad1", c_uint8 * 4),',
+    ]  # fmt: skip
+
+
+TABLE = """{"structs": {"UVM_FREE_PARAMS": [
+    {"from": "1.0", "size": 8, "fields": [["base", 0, 8, "NvU64"]]},
+    {"from": "3.0", "size": %d,
+     "fields": [["fresh", 0, %d, "?"], ["base", 8, 8, "NvU64"], ["list", 16, 12, "NvU32[2]"]]}]},
+ "consts": {"SAME": 1, "BITS": [["1.0", 4], ["3.0", "7:5"]], "LATER": [["4.0", 1]]}}"""
+
+
+def base_driver() -> Driver:
+    fields = (Field("base", "c_uint64", 0, 8, 8), Field("list", "c_uint32 * 2", 8, 8, 4))
+    record = plain("UVM_FREE_PARAMS", *fields, size=16)
+    consts: dict[str, Any] = {"SAME": 1, "BITS": 4}
+    return Driver("2.0", consts=consts, records={record.name: record}, typedefs={record.name: record.name})
+
+
+def test_a_driver_without_headers_comes_from_the_table(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(TABLE % (32, 4))
+    base = base_driver()
+    made = driver_from_table("3.0", tmp_path / "t.json", base)
+    assert made.consts == {"SAME": 1, "BITS": (7, 5)} and base.consts["BITS"] == 4
+    record = made.records["UVM_FREE_PARAMS"]
+    assert [(f.name, f.type, f.offset) for f in record.fields] == [
+        ("fresh", "c_uint32", 0), ("base", "c_uint64", 8), ("list", "c_uint32 * 3", 16),
+    ]  # fmt: skip
+    assert (record.size, base.records["UVM_FREE_PARAMS"].size) == (32, 16)
+    assert made.source == "t.json, and 2.0 where it says no more" and list(made.read) == ["t.json"]
+    assert "2.0, 3.0 (t.json" in releases_text([base, made])
+
+
+def test_a_table_that_says_too_little_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(TABLE % (32, 5))
+    with pytest.raises(GeneratorError, match=r"UVM_FREE_PARAMS\.fresh: .* 5 bytes"):
+        driver_from_table("3.0", tmp_path / "t.json", base_driver())
+    (tmp_path / "t.json").write_text(TABLE % (32, 4))
+    with pytest.raises(GeneratorError, match=r"says nothing of 2\.5"):
+        driver_from_table("2.5", tmp_path / "t.json", base_driver())
+
+
+def test_a_tree_is_read_again_only_if_it_says_something_else(tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "common" / "sdk" / "nvidia" / "inc"
+    folder.mkdir(parents=True)
+    (folder / "a.h").write_text("1")
+    name = "src/common/sdk/nvidia/inc/a.h"
+    known = Driver("1.0", read={name: gen_nv.sha256(b"1")}, headers=(name,))
+    assert reads_alike(known, tmp_path)
+    (folder / "a.h").write_text("2")
+    assert not reads_alike(known, tmp_path)
+    (folder / "a.h").write_text("1")
+    (folder / "b.h").write_text("")
+    assert not reads_alike(known, tmp_path)
+
+
+def test_command_line_wants_a_version_and_a_tree(tmp_path: Path) -> None:
+    arguments = gen_nv.parse(["--driver", "580.95.05=a", "--table", "610.43.02=b", "--classes", "c", "--check"])
+    assert (arguments.driver, arguments.table) == ([("580.95.05", Path("a"))], [("610.43.02", Path("b"))])
+    assert arguments.check and arguments.drivers == []
+    (tmp_path / "580.95.05").mkdir()
+    assert gen_nv.trees_in(tmp_path) == [("580.95.05", tmp_path / "580.95.05")]
+    (tmp_path / "main").mkdir()
+    with pytest.raises(GeneratorError, match="main is not named by a driver version"):
+        gen_nv.trees_in(tmp_path)
+    with pytest.raises(GeneratorError, match="no driver tree"):
+        gen_nv.read_drivers([], [], tmp_path)
     for bad in ("580.95.05", "v580=a"):
         with pytest.raises(SystemExit):
             gen_nv.parse(["--driver", bad, "--classes", "c"])
@@ -277,3 +372,16 @@ def test_mistake_of_ctypeslib2_is_refused(tmp_path: Path) -> None:
     text = "typedef struct { unsigned char a; union { unsigned int u; unsigned short v[3]; }; } Sample;\n"
     with pytest.raises(GeneratorError, match="Sample: ctypeslib2 says"):
         records(Clang([], tmp_path), text, ["Sample"])
+
+
+TREES, CLASSES = os.environ.get("HCQRT_NV_HEADERS"), os.environ.get("HCQRT_NV_CLASSES")
+
+
+@needs_libclang
+@pytest.mark.skipif(
+    not (TREES and CLASSES), reason="HCQRT_NV_HEADERS and HCQRT_NV_CLASSES name no trees: minutes of work when they do"
+)
+def test_the_trees_give_autogen_byte_for_byte(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Path(__file__).parent.parent / "facts" / "nv-abi.json"
+    options = ["--drivers", str(TREES), "--table", f"610.43.02={table}", "--classes", str(CLASSES), "--check"]
+    assert gen_nv.main(options) == 0, capsys.readouterr().out

@@ -117,6 +117,6 @@ def test_an_unknown_driver_branch_is_refused_with_the_way_out(machine, monkeypat
 
 
 def test_an_unknown_patch_of_a_known_branch_warns_once_and_works(machine):
-    with pytest.warns(RuntimeWarning, match=r"580\.999\.99.*580\.95\.05") as seen:
+    with pytest.warns(RuntimeWarning, match=r"580\.999\.99.*580\.142") as seen:
         hcqrt.open_device("NV", machine(nv_driver="580.999.99")).close()
     assert len(seen) == 1

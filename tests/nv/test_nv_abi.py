@@ -9,10 +9,11 @@ import pytest
 from nv_bench import Machine
 
 import hcqrt
+from hcqrt.autogen.nv.releases import RELEASES
 from hcqrt.errors import DriverError
-from hcqrt.nv.abi import Abi, choose_release, known_releases, parse_version
+from hcqrt.nv.abi import Abi, choose_release, parse_version
 
-NEWEST = "580.95.05"
+NEWEST = "580.142"  # of its branch
 
 
 def test_versions_compare_as_numbers() -> None:
@@ -25,7 +26,7 @@ def test_versions_compare_as_numbers() -> None:
 def test_a_known_release_is_silent() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Abi(NEWEST).release == (580, 95, 5)
+        assert Abi("580.95.05").release == (580, 95, 5)
 
 
 def test_an_unknown_patch_of_a_known_branch_opens_with_exactly_one_warning(machine: Machine) -> None:
@@ -37,19 +38,36 @@ def test_an_unknown_patch_of_a_known_branch_opens_with_exactly_one_warning(machi
     assert len(caught) == 1 and NEWEST in str(caught[0].message)
 
 
-@pytest.mark.parametrize(("driver", "why"), [("470.223.02", "too old"), ("999.10", "newer than any known ABI")])
-def test_an_unknown_branch_is_refused_with_the_range_and_the_override(machine: Machine, driver: str, why: str) -> None:
+def test_an_unknown_patch_takes_the_newest_layouts_of_its_branch() -> None:
+    # 550.40.53 and its like are younger than 550.54.14, whose UVM structs they have, whatever their numbers say.
+    with pytest.warns(RuntimeWarning, match=r"550\.40\.53: .* layouts of 550\.163\.01"):
+        abi = Abi("550.40.53")
+    assert abi.release == (550, 163, 1) and ctypes.sizeof(abi.struct("UVM_MAP_EXTERNAL_ALLOCATION_PARAMS")) == 9264
+
+
+@pytest.mark.parametrize(
+    ("driver", "why", "closest"),
+    [
+        ("470.223.02", "too old", 535),
+        ("585.10", "of no known branch", 580),
+        ("999.10", "newer than any known ABI", 610),
+    ],
+)
+def test_an_unknown_branch_is_refused_with_the_range_and_the_override(
+    machine: Machine, driver: str, why: str, closest: int
+) -> None:
     system = machine(nv_driver=driver)
-    with pytest.raises(DriverError, match=rf"driver {driver} is {why}.*580.*HCQRT_NV_ABI=580\.95\.05"):
+    text = rf"driver {driver} is {why}; known are 535 to 610 .*570, 575, 580.*HCQRT_NV_ABI={closest} "
+    with pytest.raises(DriverError, match=text):
         hcqrt.open_device("NV", system=system)
     assert system.live_objects() == []
     info = hcqrt.devices(system)
     assert [(one.usable, why in one.reason) for one in info] == [(False, True)]
 
 
-@pytest.mark.parametrize("override", ["580", NEWEST])
-def test_the_override_takes_a_release_or_a_branch(override: str) -> None:
-    assert choose_release("999.10", override) == known_releases()[-1]
+@pytest.mark.parametrize(("override", "release"), [("610", RELEASES[-1]), ("580.95.05", (580, 95, 5))])
+def test_the_override_takes_a_release_or_a_branch(override: str, release: tuple[int, ...]) -> None:
+    assert choose_release("999.10", override) == release
     assert Abi("999.10", override).driver == "999.10"  # errors still name what runs
 
 
@@ -65,7 +83,7 @@ def test_an_override_that_names_no_known_release_is_a_driver_error(
 
 
 def test_every_call_is_bound_to_its_struct() -> None:
-    abi = Abi(NEWEST)
+    abi = Abi("580.95.05")
     escape = abi.escape("NV_ESC_RM_CONTROL")
     assert escape.request == 0xC020462A and ctypes.sizeof(escape.struct) == 32
     assert abi.escape("NV_ESC_RM_CONTROL") is escape

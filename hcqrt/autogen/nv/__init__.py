@@ -21,3 +21,22 @@ def layout(struct_name: str, version: tuple[int, ...]) -> type[Structure | Union
     if found is None:
         raise KeyError(f"{struct_name} at driver {'.'.join(map(str, version))}")
     return found
+
+
+def constant(name: str, version: tuple[int, ...]) -> int | tuple[int, int] | None:
+    """The value of a constant or status code for a driver version, None where that version does not have it.
+
+    Raises:
+        KeyError: no version has it.
+    """
+    from hcqrt.autogen.nv import consts, status
+    from hcqrt.autogen.nv.changes import CHANGES
+
+    if name not in CHANGES:
+        return vars(consts)[name] if name in vars(consts) else vars(status)[name]
+    found = None
+    for first, value in CHANGES[name]:
+        if first > version:
+            break
+        found = value
+    return found

@@ -6,11 +6,11 @@ import ctypes
 from functools import lru_cache
 from typing import Any
 
-from hcqrt.autogen.nv import layout
+from hcqrt.autogen.nv import constant, layout
 from hcqrt.autogen.nv.ioctls import CLASSES, CONTROLS, ESCAPES, UVM
 from hcqrt.autogen.nv.names import CLASS_NAMES
+from hcqrt.autogen.nv.releases import RELEASES
 from hcqrt.autogen.nv.status import NV_STATUS
-from hcqrt.autogen.nv.structs import LAYOUTS
 
 
 class Refused(Exception):
@@ -56,13 +56,20 @@ class Abi:
         except ValueError:
             raise ValueError(f"driver version {text!r} is not numbers with dots") from None
         self.text = text
+        self._at = max(self.version, RELEASES[0])
         self._found: dict[str, Any] = {}
+        self._known: dict[str, bool] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether this version's headers have a name: an escape, a UVM call, a command or a class."""
+        if name not in self._known:
+            self._known[name] = constant(name, self._at) is not None
+        return self._known[name]
 
     def struct(self, name: str) -> Any:
-        """The ctypes class of a record."""
+        """The ctypes class of a record. Raises KeyError where this version has none."""
         if name not in self._found:
-            oldest = LAYOUTS[name][0][0]
-            self._found[name] = layout(name, max(self.version, oldest))
+            self._found[name] = layout(name, self._at)
         return self._found[name]
 
     def size(self, name: str) -> int:

@@ -35,10 +35,16 @@ def struct_of(abi: Abi, name: str, size: int) -> Any:
     return next((abi.struct(known) for known in names if known and abi.size(known) == size), None)
 
 
+def escape_of(abi: Abi, nr: int) -> str:
+    """The escape that this version has under a number, or nothing."""
+    name = escape_names().get(nr, "")
+    return name if name and abi.has(name) else ""
+
+
 def read_call(abi: Abi, request: int, argument: int) -> RmCall:
     """Decode a request on a device file. Unknown ones keep their number as their name."""
     direction, kind, nr, size = request >> 30, request >> 8 & 0xFF, request & 0xFF, ioc_size(request)
-    name = escape_names().get(nr, "")
+    name = escape_of(abi, nr)
     if direction != READ_WRITE or kind != MAGIC or not name or request >> 32:
         return RmCall(f"ioctl {request:#x}", request, None)
     struct = struct_of(abi, name, size)
@@ -52,7 +58,7 @@ def read_call(abi: Abi, request: int, argument: int) -> RmCall:
 
 def read_transfer(abi: Abi, transfer: Any, request: int) -> RmCall:
     """An escape too large for the size field of a request, passed by pointer."""
-    name = escape_names().get(transfer.cmd, "")
+    name = escape_of(abi, transfer.cmd)
     if not name or not transfer.ptr:
         return RmCall(f"NV_ESC_IOCTL_XFER_CMD {transfer.cmd:#x}", request, None)
     struct = struct_of(abi, name, transfer.size)
@@ -73,6 +79,7 @@ def read_inner(abi: Abi, call: RmCall) -> None:
     elif call.name == "NV_ESC_RM_CONTROL":
         table, number, pointer = CONTROLS, a.cmd, a.params
         names = (control_names()[number],) if number in control_names() else ()
+        names = tuple(name for name in names if abi.has(name))
     else:
         return
     call.inner_name, call.aliases = (names[0] if names else f"{number:#x}"), names[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.autogen.nv import consts as c
@@ -37,6 +38,12 @@ CHANNEL_FLAGS = mask(
     c.NVOS04_FLAGS_CHANNEL_PBDMA_ACQUIRE_TIMEOUT,
 )  # fmt: skip
 GROUP_DEFAULT_TIMESLICE_US = 1000
+# What RM writes to the parameters of a channel that it made: nothing of its own leaves the kernel (kernel_channel.c).
+# The last three came with 535.86.05: a caller with the shorter struct finds what lies behind it zeroed.
+WIPED = (
+    "hPhysChannelGroup", "internalFlags", "errorNotifierMem", "eccErrorNotifierMem", "ProcessID", "SubProcessID",
+    "encryptIv", "decryptIv", "hmacNonce",
+)  # fmt: skip
 
 
 def is_graphics(engine_type: int) -> bool:
@@ -198,6 +205,9 @@ def make_channel(request: Request) -> ChannelObject:
         raise Refused(NV_ERR_INVALID_ARGUMENT, "hContextShare and hVASpace together")
     if not is_pow2(p.gpFifoEntries) or p.gpFifoOffset % 8:
         raise Refused(NV_ERR_INVALID_ARGUMENT, f"ring of {p.gpFifoEntries} entries at {p.gpFifoOffset:#x}")
+    if getattr(p, "hHandleVASpace", 0):  # from 610.43.02 on; no header tells what it is for
+        request.driver.refusals.append(f"channel hHandleVASpace {p.hHandleVASpace:#x}")
+        raise Refused(NV_ERR_INVALID_ARGUMENT, f"hHandleVASpace {p.hHandleVASpace:#x} is not emulated")
     if p.flags & ~CHANNEL_FLAGS:
         request.driver.refusals.append(f"channel flags {p.flags:#x}")
         raise Refused(NV_ERR_INVALID_ARGUMENT, f"channel flags {p.flags:#x} are not emulated")
@@ -227,11 +237,19 @@ def make_channel(request: Request) -> ChannelObject:
         acquire_timeout=bool(take(p.flags, c.NVOS04_FLAGS_CHANNEL_PBDMA_ACQUIRE_TIMEOUT)),
     )
     p.cid = chid
+    wipe(p)
     group.channels.append(channel)
     board.gpu.channels[channel.token] = channel
     made = ChannelObject(request, board, channel, va_space, share)
     channel.where = text(made.where)
     return made
+
+
+def wipe(p: Any) -> None:
+    for name in WIPED:
+        place = getattr(type(p), name, None)
+        if place is not None:
+            ctypes.memset(ctypes.addressof(p) + place.offset, 0, place.size)
 
 
 def runlist_of(engine_type: int) -> int:

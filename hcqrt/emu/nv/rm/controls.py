@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,9 @@ def control_object(file: NvFile, client: Client, a: Any) -> None:
     if target is None:
         raise Refused(NV_ERR_OBJECT_NOT_FOUND, f"object {a.hObject:#x} does not exist")
     name = control_names().get(a.cmd, "")
+    if name and not driver.abi.has(name):
+        raise Refused(NV_ERR_NOT_SUPPORTED, f"driver {driver.abi.text} has no control {a.cmd:#x} {name}")
+    check_size(driver, name, a)
     handler = HANDLERS.get(name)
     if handler is None:
         driver.refusals.append(f"RM_CONTROL {a.cmd:#x} {name} on {target.class_name}")
@@ -48,8 +50,14 @@ def control_object(file: NvFile, client: Client, a: Any) -> None:
         raise Refused(NV_ERR_NOT_SUPPORTED, f"control flags {a.flags:#x} are not emulated")
     struct_name = CONTROLS[name][1]
     assert struct_name is not None, "every control emulated here takes parameters"
-    struct = driver.abi.struct(struct_name)
-    if a.paramsSize != ctypes.sizeof(struct) or not a.params:
-        status = driver.abi.control_size_status
-        raise Refused(status, f"{name}: {a.paramsSize} bytes sent, {ctypes.sizeof(struct)} expected")
-    handler.run(driver, target, struct.from_address(a.params))
+    handler.run(driver, target, driver.abi.struct(struct_name).from_address(a.params))
+
+
+def check_size(driver: NvDriver, name: str, a: Any) -> None:
+    """The caller must send exactly the size that this version's parameters have, whoever would take the command."""
+    struct_name = CONTROLS[name][1] if name else None
+    if struct_name is None:
+        return
+    size = driver.abi.size(struct_name)
+    if a.paramsSize != size or not a.params:
+        raise Refused(driver.abi.control_size_status, f"{name}: {a.paramsSize} bytes sent, {size} expected")

@@ -54,11 +54,13 @@ def group_schedule(driver: NvDriver, group: GroupObject, p: Any) -> None:
 
 
 @control("NVA06F_CTRL_CMD_GPFIFO_SCHEDULE", ChannelObject)
+@control("NVC36F_CTRL_CMD_GPFIFO_SCHEDULE", ChannelObject)  # gone from 555.42.02 on
 def channel_schedule(driver: NvDriver, channel: ChannelObject, p: Any) -> None:
     schedule([channel], p)
 
 
 @control("NVA06F_CTRL_CMD_BIND", ChannelObject)
+@control("NVC36F_CTRL_CMD_BIND", ChannelObject)  # gone from 555.42.02 on
 def channel_bind(driver: NvDriver, channel: ChannelObject, p: Any) -> None:
     if p.engineType != channel.channel.group.engine_type:
         raise Refused(NV_ERR_INVALID_ARGUMENT, f"engine {p.engineType} on a channel of another")

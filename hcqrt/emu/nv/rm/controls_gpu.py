@@ -80,7 +80,8 @@ def pci_info(driver: NvDriver, client: Client, p: Any) -> None:
 def build_version(driver: NvDriver, client: Client, p: Any) -> None:
     put_text(p, "driverVersionBuffer", driver.abi.text)
     put_text(p, "versionBuffer", driver.abi.text)
-    put_text(p, "driverBranch", f"r{driver.abi.version[0]}_00")
+    if hasattr(p, "driverBranch"):  # from 560.28.03 on
+        put_text(p, "driverBranch", f"r{driver.abi.version[0]}_00")
     put_text(p, "titleBuffer", f"NVIDIA Kernel Module {driver.abi.text}")
     p.changelistNumber = p.officialChangelistNumber = 0
 

@@ -31,7 +31,7 @@ class UvmFile(EmulatedFile):
 
     def describe(self, request: int, argument: int) -> Call:
         name = uvm_names().get(request, "")
-        if not name:
+        if not name or not self.driver.abi.has(name):
             return Call(f"uvm ioctl {request:#x}", request, None)
         struct_name = UVM[name][1]
         struct = self.driver.abi.struct(struct_name) if struct_name is not None else None
