@@ -88,7 +88,7 @@ def test_info_lists_devices(capsys):
 def test_without_arguments_or_nodes_the_emulator_is_used(capsys):
     if main(["info", "--real"]) == 0 and "0 GPUs" in capsys.readouterr().out:
         assert main(["info"]) == 0
-        assert capsys.readouterr().out.startswith("emulated machine: 1 GPU")
+        assert capsys.readouterr().out.startswith("emulated machine: 2 GPUs")
     with pytest.raises(SystemExit) as wrong:
         main([])
     assert wrong.value.code == 2
