@@ -112,6 +112,43 @@ def test_backends_do_not_speak_of_emulation():
             assert "emulat" not in path.read_text().lower(), path
 
 
+def meaningful_lines(path: Path) -> list[str]:
+    """Lines of code without what everybody writes: indentation, blank lines, comments, imports."""
+    stripped = (line.strip() for line in path.read_text().splitlines())
+    return [line for line in stripped if line and not line.startswith(("#", "import ", "from ", '"""'))]
+
+
+def equal_runs(first: dict[Path, list[str]], second: dict[Path, list[str]]) -> list[str]:
+    """Where the same RUN lines stand in a file of each."""
+    known = {tuple(lines[at : at + RUN]): path for path, lines in first.items() for at in range(len(lines) - RUN + 1)}
+    windows = ((path, tuple(lines[at : at + RUN])) for path, lines in second.items() for at in range(len(lines)))
+    return [f"{known[run]} and {path}: {run[0]}" for path, run in windows if run in known]
+
+
+RUN = 6
+PEERS = [
+    ("nv", "qcom"),
+    ("emu/nv", "emu/qcom"),
+    ("nv", "emu/nv"),
+    ("qcom", "emu/qcom"),
+    ("nv", "emu/qcom"),
+    ("qcom", "emu/nv"),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), PEERS)
+def test_peers_share_no_copied_lines(first, second):
+    """What two backends, two emulators, or both sides of a driver need is written once, below them, or twice anew."""
+    rooms = [{path: meaningful_lines(path) for path in (PACKAGE / room).rglob("*.py")} for room in (first, second)]
+    assert equal_runs(*rooms) == []
+
+
+def test_the_search_for_copies_finds_one():
+    lines = [f"line {n}" for n in range(9)]
+    assert equal_runs({Path("a"): ["x", *lines]}, {Path("b"): [*lines[2:], "y"]})
+    assert not equal_runs({Path("a"): lines[:5]}, {Path("b"): lines})
+
+
 def test_modules_are_small_enough_to_hold_in_the_head():
     for path in FILES:
         if room_of(path) == "autogen":
