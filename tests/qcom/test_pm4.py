@@ -128,6 +128,16 @@ def test_symbols_give_the_words_that_their_values_give(x, y):
     assert evaluate(symbolic, {a: x, b: y}) == 3 | x - 1 << 2 | y - 1 << 12
 
 
+@pytest.mark.parametrize("value", [2, 1024, -4, 1 << 40])
+def test_a_symbol_that_its_field_cannot_hold_makes_a_word_that_is_refused(value):
+    n = Variable("n", -8, 1 << 41)
+    (word,) = Register("HLSQ_CS_CNTL")(CONSTLEN=n, ENABLED=1).words
+    assert evaluate(word, {n: 1020}) == 255 | 1 << 8
+    assert not 0 <= evaluate(word, {n: value}) < 1 << 32
+    with pytest.raises(TypeError, match="not both"):
+        Register("HLSQ_CS_CNTL")(1, CONSTLEN=4)
+
+
 def test_the_commands_of_a_queue_word_by_word():
     """Typed in from qcom facts 2: memory wait is unsigned >=; the clock is two registers at 0x980 as 64 bits."""
     assert pm4.release(0x10_0005_0000, 1) == [0x70268000, 0x70460004, 4, 0x50000, 0x10, 1]

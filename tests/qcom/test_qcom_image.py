@@ -129,6 +129,8 @@ def test_rows_spread_and_gathered_are_the_same(width, height, name, seed):
     for wrong in (data + b"x", data[:-1]):
         with pytest.raises(ValueError, match=str(layout.tight_bytes)):
             layout.spread(wrong)
+    with pytest.raises(ValueError, match=f"takes {layout.nbytes} bytes"):
+        layout.gather(memory + b"x")
 
 
 def test_formats_have_the_numbers_of_the_projects_copy_of_the_facts():

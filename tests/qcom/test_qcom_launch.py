@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from ir3image import ir3_image
 
 import hcqrt
 from hcqrt import Variable
+from hcqrt.core.buffer import HCQBuffer
 from hcqrt.decode.pm4 import decode
-from hcqrt.errors import LaunchError
+from hcqrt.errors import HCQError, LaunchError
 
 KERNELS = Path(hcqrt.__file__).parent / "kernels"
 IMAGE_TYPES = {"f16": ("FMT6_16_16_16_16_FLOAT", np.float16), "f32": ("FMT6_32_32_32_32_FLOAT", np.float32)}
@@ -133,21 +135,17 @@ def test_dimensions_and_arguments_lie_where_the_shader_reads_them(qcom, alloc, l
 
 
 def test_one_set_of_arguments_in_two_shapes_of_one_queue(qcom, alloc, load):
-    """The dimensions in the slot belong to one launch: the second one gets a slot of its own."""
-    prg = load(shipped("ids"))
-    size = 64
-    out = [alloc(4 * 6 * size) for _ in range(2)]
-    args = [prg.fill_kernargs([buf]) for buf in out] if prg.shader.block else []
+    """The dimensions in the slot belong to one launch: with those of the second, the first would miss items 40 to 63."""
+    prg = load(shipped("fill"))
+    buf = alloc(4 * 64)
+    buf.fill(0)
+    args = prg.fill_kernargs([buf], (7, 64))
     done = qcom.new_signal()
     queue = qcom.compute_queue().memory_barrier()
-    for shape in (((2, 1, 1), (8, 2, 1)), ((1, 4, 1), (4, 1, 2))):
-        queue.exec(prg, args[0], *shape)
-    used = [packet.items[1].value for packet in decode(queue.words) if packet.name == "CP_LOAD_STATE6_FRAG"]
-    queue.signal(done, 1).submit(qcom)
+    queue.exec(prg, args, (4, 1, 1), (16, 1, 1)).exec(prg, args, (1, 1, 1), (8, 1, 1)).signal(done, 1).submit(qcom)
     done.wait(1)
     done.close()
-    ring_slots = {value // 256 for value in used if value not in (prg._memory.va & 0xFFFFFFFF,)}
-    assert len(ring_slots) >= 2
+    assert (np.frombuffer(bytes(buf.copyout()), np.uint32) == 7).all()
 
 
 def test_symbols_for_sizes_addresses_and_scalars(qcom, alloc, load):
@@ -185,12 +183,79 @@ def test_symbols_for_sizes_addresses_and_scalars(qcom, alloc, load):
 def test_a_symbolic_image_address_is_refused(qcom, alloc, load):
     prg = load(shipped("image_copy_f32"))
     picture = alloc(image=(4, 4, IMAGE_TYPES["f32"][0]))
-    from hcqrt.core.buffer import HCQBuffer
-
     moving = HCQBuffer(Variable("va"), picture.size, qcom, image=picture.image)
     for call in (lambda: prg(moving, picture), lambda: prg.fill_kernargs([moving, picture])):
         with pytest.raises(LaunchError, match="address of image 0 is a symbol"):
             call()
+
+
+def test_a_symbolic_address_cannot_be_launched_at_once(qcom, alloc, load):
+    prg = load(shipped("vector_add"))
+    real = alloc(256)
+    moving = HCQBuffer(Variable("va"), 256, qcom)
+    with pytest.raises(LaunchError, match="address is a symbol; build a queue"):
+        prg(moving, real, real, vals=(1,), local_size=(64, 1, 1))
+
+
+def test_an_image_of_another_device_is_refused(qcom, adreno_machine, alloc, load):
+    prg = load(shipped("image_copy_f32"))
+    here = alloc(image=(4, 4, IMAGE_TYPES["f32"][0]))
+    size = dict(global_size=(1, 1, 1), local_size=(16, 4, 1))
+    prg(here, here, **size)
+    with (
+        hcqrt.open_device("QCOM", adreno_machine()) as other,
+        other.alloc(image=(4, 4, "FMT6_32_FLOAT")) as there,
+        pytest.raises(LaunchError, match="a buffer of QCOM"),
+    ):
+        prg(here, there, **size)
+    with pytest.raises(LaunchError, match="argument 1 is int, not a buffer"):
+        prg(here, 7, **size)
+    qcom.synchronize()
+
+
+def test_a_refused_submission_leaves_the_timeline_as_it_was(qcom, adreno, alloc, load):
+    prg = load(shipped("vector_add"))
+    bufs = [alloc(4096) for _ in range(3)]
+    for buf in bufs:
+        buf.fill(0)
+    launch = lambda: prg(*bufs, vals=(1024,), global_size=(4, 1, 1), local_size=(256, 1, 1))  # noqa: E731
+    launch()
+    qcom.synchronize()
+    before = qcom.timeline_value
+    adreno.inject("ioctl", "GPU_COMMAND", errno=errno.ENOMEM)
+    with pytest.raises(HCQError):
+        launch()
+    assert qcom.timeline_value == before
+    launch()
+    qcom.synchronize()
+    assert qcom.timeline_signal.value == before
+
+
+def test_launches_go_on_where_the_gpus_32_bits_start_over(qcom, alloc, load):
+    """The host counts on; the GPU never sees the value that would be 0."""
+    prg = load(shipped("fill"))
+    buf = alloc(256)
+    qcom.synchronize()
+    qcom.timeline_signal.value = (1 << 32) - 4
+    qcom.timeline_value = (1 << 32) - 3
+    for step in range(1, 8):
+        prg(buf, vals=(step, 64), global_size=(1, 1, 1), local_size=(64, 1, 1))
+        qcom.synchronize()
+        assert set(np.frombuffer(bytes(buf.copyout()), np.uint32)) == {step}
+    assert qcom.timeline_value == (1 << 32) + 5
+    assert qcom.timeline_signal.value == (1 << 32) + 4
+
+
+def test_more_shapes_than_are_kept(qcom, alloc, load):
+    prg = load(shipped("fill"))
+    buf = alloc(4 * 200)
+    for size in (*range(1, 200), *range(1, 20)):
+        prg(buf, vals=(size, size), global_size=(size, 1, 1), local_size=(1, 1, 1))
+    assert len(prg.templates) <= 64
+    result = np.frombuffer(bytes(buf.copyout()), np.uint32)
+    assert (result[:19] == 19).all()
+    assert (result[19:199] == 199).all()
+    assert (prg.locate(prg._memory.va + 16), prg.locate(prg._memory.va - 1)) == ("k+0x10", None)
 
 
 @pytest.mark.parametrize("kind", IMAGE_TYPES)
