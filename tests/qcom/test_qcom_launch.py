@@ -135,7 +135,7 @@ def test_dimensions_and_arguments_lie_where_the_shader_reads_them(qcom, alloc, l
 
 
 def test_one_set_of_arguments_in_two_shapes_of_one_queue(qcom, alloc, load):
-    """The dimensions in the slot belong to one launch: with those of the second, the first would miss items 40 to 63."""
+    """The dimensions in the slot belong to one launch: with the second one's, the first would miss items 40 to 63."""
     prg = load(shipped("fill"))
     buf = alloc(4 * 64)
     buf.fill(0)
