@@ -36,6 +36,9 @@ LEAST_FLAGS = consts.KGSL_CONTEXT_PREAMBLE | consts.KGSL_CONTEXT_NO_GMEM_ALLOC  
 CONTEXT_FLAGS = (
     LEAST_FLAGS
     | consts.KGSL_CONTEXT_PER_CONTEXT_TS
+    # With it the driver ends no command that takes longer than 2 s, be it a long kernel or a wait for the host: our own
+    # waits have deadlines. The price: the first fault is final, but then the driver says where it was.
+    | consts.KGSL_CONTEXT_NO_FAULT_TOLERANCE
     | consts.KGSL_CONTEXT_PWR_CONSTRAINT
     | consts.KGSL_CONTEXT_FAULT_INFO
     | consts.KGSL_CONTEXT_TYPE_CL << consts.KGSL_CONTEXT_TYPE_SHIFT

@@ -68,8 +68,11 @@ def test_25_a_dead_context_is_sticky_and_reopening_works(adreno, call, number, w
     dev.synchronize()
     adreno.inject("ioctl", call, errno=getattr(errno, number))
     with pytest.raises(DeviceFault, match=rf"{words}.*{number}.*open it again"):
-        store(dev, UNMAPPED if call == READ else buffer.va_addr, 1)  # timestamps are read of work that does not end
+        if call == READ:  # timestamps are read of work that does not end
+            adreno.inject("stall")
+        store(dev, buffer.va_addr, 1)
         dev.synchronize()
+    adreno.resume()
     count = len(adreno.ioctl_log)
     for later in (dev.synchronize, lambda: store(dev, 0, 1), lambda: dev.alloc(64), dev.check_health):
         start = time.monotonic()

@@ -6,6 +6,7 @@ import errno
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -14,9 +15,16 @@ from words import mem_write, on_timeline
 
 import hcqrt
 from hcqrt.errors import DeviceFault, DriverError, SignalTimeout
+from hcqrt.qcom import device as qcom_device
 
 UNMAPPED = 0xDEAD0000
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def tolerant(monkeypatch):
+    """Contexts that the driver recovers, as on kernels that refuse the flag against it."""
+    monkeypatch.setattr(qcom_device, "CONTEXT_FLAGS", qcom_device.CONTEXT_FLAGS & ~0x200)
 
 
 @pytest.fixture
@@ -34,6 +42,36 @@ def store(dev, va, value):
     on_timeline(dev, *mem_write(va, value)).submit(dev)
 
 
+def test_8_the_first_fault_is_sticky_and_says_where_and_in_what(adreno):
+    """Field report 8: "wait timeout" and nothing else."""
+    dev = hcqrt.open_device("QCOM", adreno)
+    dev.last_launch = "matmul_128"
+    store(dev, UNMAPPED, 1)
+    start = time.monotonic()
+    with pytest.raises(DeviceFault) as error:
+        dev.synchronize()
+    assert time.monotonic() - start < 2
+    text = str(error.value)
+    for part in ("QCOM:0", "KGSL 3.14", "write of 0xdead0000", "below every allocation", "last launch: matmul_128",
+                 "kernel log (kgsl)", "open it again"):  # fmt: skip
+        assert part in text, text
+    assert dev.timeline_signal.value < dev.timeline_value - 1
+    with pytest.raises(DeviceFault, match="write of 0xdead0000"):
+        store(dev, UNMAPPED, 1)
+    dev.close()
+    assert adreno.live_objects() == []
+
+
+def test_a_wait_for_the_host_may_take_longer_than_the_driver_s_limit(adreno_machine):
+    system = adreno_machine(ib_timeout_ms=50)
+    with hcqrt.open_device("QCOM", system) as dev:
+        gate = dev.new_signal()
+        dev.compute_queue().wait(gate, 1).signal(gate, 2).submit(dev)
+        threading.Timer(0.3, setattr, (gate, "value", 1)).start()
+        gate.wait(2, timeout_ms=5000)
+
+
+@pytest.mark.usefixtures("tolerant")
 def test_a_recovered_fault_raises_once_though_its_work_was_dropped(qcom, buffer):
     """The driver retires the timestamp of work that it dropped: the timeline would never come."""
     store(qcom, UNMAPPED, 1)
@@ -48,6 +86,7 @@ def test_a_recovered_fault_raises_once_though_its_work_was_dropped(qcom, buffer)
     assert words_at(buffer) == 5 and qcom.channel.retired == qcom.channel.submitted
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_a_fault_that_a_submission_told_of_is_not_told_again(qcom, buffer):
     store(qcom, UNMAPPED, 1)
     with pytest.raises(DeviceFault, match="EPROTO"):
@@ -63,6 +102,7 @@ def test_the_driver_is_asked_once_for_each_piece_of_work(qcom, adreno):
     assert len(adreno.ioctl_log) == count
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_work_behind_a_dropped_submission_goes_on(qcom, adreno, buffer):
     qcom.synchronize()
     adreno.inject("stall")
@@ -77,6 +117,7 @@ def test_work_behind_a_dropped_submission_goes_on(qcom, adreno, buffer):
     assert qcom.timeline_signal.value == qcom.timeline_value - 1
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_a_fault_without_the_timeline_is_seen_by_the_next_synchronize(qcom):
     qcom.compute_queue().q(*mem_write(UNMAPPED, 1)).submit(qcom)
     with pytest.raises(DeviceFault, match="suspect"):
@@ -84,6 +125,7 @@ def test_a_fault_without_the_timeline_is_seen_by_the_next_synchronize(qcom):
     qcom.synchronize()
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_a_fault_is_seen_though_the_driver_gives_no_mark(adreno_machine):
     """A kernel whose waits never say EPROTO: the dword that was not stored tells it."""
     system = adreno_machine()
@@ -112,6 +154,7 @@ def fault_until_dead(dev):
     raise AssertionError("four faults within three seconds make the driver give a context up")
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_the_fourth_fault_is_sticky_and_says_where(adreno):
     dev = hcqrt.open_device("QCOM", adreno)
     dev.last_launch = "matmul_128"
@@ -126,6 +169,7 @@ def test_the_fourth_fault_is_sticky_and_says_where(adreno):
     assert adreno.live_objects() == []
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_retired_timestamps_alone_are_never_success(adreno):
     """A context that the driver gave up retires everything: waits must not take that for work done."""
     dev = hcqrt.open_device("QCOM", adreno)
@@ -151,6 +195,7 @@ def test_retired_timestamps_alone_are_never_success(adreno):
     dev.close()
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_an_old_kernel_without_details_still_names_the_fault(adreno_machine):
     system = adreno_machine(
         missing_properties=["KGSL_PROP_CONTEXT_PROPERTY", "KGSL_PROP_GPU_RESET_STAT"],
@@ -217,6 +262,7 @@ def test_9_a_faulted_process_ends_at_once_with_one_traceback():
     assert "gave this context up" in run.stderr.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("tolerant")
 def test_waits_after_a_recovered_fault_do_not_end_before_the_work_behind_it(qcom, adreno, buffer):
     """Moving the timeline on for dropped work must not let it pass work that still runs."""
     qcom.synchronize()
