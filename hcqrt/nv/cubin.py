@@ -10,6 +10,7 @@ from hcqrt.bits import align_up
 from hcqrt.core.program import Param
 from hcqrt.errors import BinaryError
 from hcqrt.nv import attributes as attr
+from hcqrt.nv.arch import CHIPS
 from hcqrt.nv.cubin_relocs import link_values
 from hcqrt.nv.elf import SHN_UNDEF, SHT_NOBITS, SHT_REL, SHT_RELA, STT_FUNC, Elf, Section, Symbol
 from hcqrt.nv.image import CODE_ALIGN, PREFETCH_PAD, Image, Kernel
@@ -24,7 +25,6 @@ BARRIERS_MAX, SHARED_BYTES_MAX, STACK_BYTES_MAX = 16, 1 << 20, 1 << 19
 EF_ACCELERATORS_OLD, EF_ACCELERATORS_NEW = 0x800, 0x8  # sm_NNa. LLVM ELF.h: EF_CUDA_ACCELERATORS
 DRIVER_STACK = 0x240  # what the vendor's driver keeps at the top of the local window (nv-engine facts 6)
 STACK_UNKNOWN = 1024  # recursion: MIN_STACK_SIZE is 0 though a callee has a frame; CUDA's default limit
-SHARED_RESERVE_SM90 = 0x400  # from sm_90 on `.nv.shared.K` already contains it
 
 
 def load_cubin(data: bytes) -> Image:
@@ -172,7 +172,9 @@ class CubinReader:
             return 0
         if section.size > SHARED_BYTES_MAX:
             raise BinaryError(f"section {section.name} of {section.size} bytes: no chip has as much shared memory")
-        return max(section.size - SHARED_RESERVE_SM90, 0) if self.sm >= 90 else section.size
+        chip = CHIPS.get(f"sm_{self.sm}")
+        reserve = chip.arch.shared_reserve if chip and chip.arch.reserve_first else 0
+        return max(section.size - reserve, 0)
 
     def _stack(self, symbol: Symbol, text: Section) -> int:
         """Scratch of a thread at the top of the local window: stack, and what the vendor's driver keeps there."""

@@ -32,6 +32,7 @@ from hcqrt.nv.gpfifo import GpFifo
 from hcqrt.nv.image import Image
 from hcqrt.nv.launch import pack_launch_words
 from hcqrt.nv.memory import NVAllocation, Owner, Reservation
+from hcqrt.nv.methods import COMPUTE, IMMD, header
 from hcqrt.nv.program import NVProgram
 from hcqrt.nv.queries import class_list, gr_info, tpc_count, vram_bytes
 from hcqrt.nv.queue import NVComputeQueue, NVCopyQueue
@@ -79,8 +80,10 @@ class NVDevice(HCQDevice):
         undo.callback(rm.free, device, rm.root)
         who = identify(rm, self.subdevice)
         self.uuid, self.model, self.chip = who.uuid, who.model, chip_for(who.sm_version)
-        self.arch, self.qmd_layout = self.chip.name, self.chip.arch.qmd
-        self.shared_window_va, self.local_window_va = self.chip.arch.shared_window_va, self.chip.arch.local_window_va
+        arch = self.chip.arch
+        self.arch, self.qmd_layout = self.chip.name, arch.qmd
+        self.schedule_word = header(COMPUTE, *arch.schedule, IMMD)
+        self.shared_window_va, self.local_window_va = arch.shared_window_va, arch.local_window_va
         self._choose_classes(device)
         self.doorbell = self._map_usermode(undo, device)
         self._boost(undo)

@@ -19,10 +19,20 @@ if TYPE_CHECKING:
 
 
 def pack_launch_words(dev: NVDevice) -> PackedQueue:
-    """The command words of every launch, with the QMD's address and the timeline value to wait for left open."""
-    qmd_va, before, progress = Variable("qmd_va"), Variable("before"), Variable("progress")
+    """The command words of every launch. Left open: the QMD's address, the timeline's values before and after it.
+
+    The value after it is open only where the host sets it, since the chip's QMDs cannot.
+    """
+    qmd_va, before, after, progress = map(Variable, ("qmd_va", "before", "after", "progress"))
     queue = dev.compute_queue().wait(dev.timeline_signal, before).memory_barrier().launch(qmd_va)
-    return PackedQueue(queue, dev.compute_fifo, (qmd_va, before), progress)
+    if dev.qmd_layout.releases:
+        return PackedQueue(queue, dev.compute_fifo, (qmd_va, before), progress)
+    queue.signal(dev.timeline_signal, after)
+    return PackedQueue(queue, dev.compute_fifo, (qmd_va, before, after), progress)
+
+
+def launch_of(prg: NVProgram, template: QmdTemplate) -> PackedLaunch:
+    return (QmdLaunch if template.release_count else HostReleaseLaunch)(prg, template)
 
 
 class QmdLaunch(PackedLaunch):
@@ -38,16 +48,25 @@ class QmdLaunch(PackedLaunch):
         super().__init__(prg, prg.dev.compute_fifo, prg.slot_bytes)
         self._template, self._packed = template, prg.dev.launch_words
         self._base, self._qmd_offset = prg.param_base, prg.qmd_offset
-        qmd, payload = template.with_release(prg.dev.timeline_signal.value_va)
-        bank0 = template.bank0_offset
-        self._parts = (template.bank0_prefix, qmd[:payload], qmd[payload + 8 : bank0], qmd[bank0 + 8 :])
+        self._parts = (template.bank0_prefix, *self._qmd_parts())
         self._pack_into: Any = None
+
+    def _qmd_parts(self) -> tuple[bytes, ...]:
+        """The QMD around the release's payload and the address of bank 0."""
+        template = self._template
+        qmd, payload = template.with_release(self._prg.dev.timeline_signal.value_va)
+        bank0 = template.bank0_offset
+        return qmd[:payload], qmd[payload + 8 : bank0], qmd[bank0 + 8 :]
+
+    def _qmd_format(self) -> str:
+        _, qmd_a, qmd_b, qmd_c = self._parts
+        return f"{len(qmd_a)}sQ{len(qmd_b)}s2I{len(qmd_c)}s"
 
     def _prepare(self, params: Sequence[Param]) -> None:
         end = max((param.offset + param.size for param in params), default=0)
-        _, qmd_a, qmd_b, qmd_c = self._parts
-        tail = f"{self._qmd_offset - self._base - end}x{len(qmd_a)}sQ{len(qmd_b)}s2I{len(qmd_c)}s"
-        self._pack_into = struct.Struct(f"<{self._base}s{gapped_format(params)}{tail}").pack_into
+        gap = f"{self._qmd_offset - self._base - end}x"
+        whole = f"<{self._base}s{gapped_format(params)}{gap}{self._qmd_format()}"
+        self._pack_into = struct.Struct(whole).pack_into
 
     def _pack(self, mv: memoryview, offset: int, va: int, value: int, args: Sequence[Any]) -> None:
         prefix, qmd_a, qmd_b, qmd_c = self._parts
@@ -56,3 +75,25 @@ class QmdLaunch(PackedLaunch):
 
     def _submit(self, va: int, value: int) -> int:
         return self._channel.submit_packed(self._packed, va + self._qmd_offset, value - 1 & MASK64)
+
+
+class HostReleaseLaunch(QmdLaunch):
+    """Where a QMD cannot set the timeline: the host does, once the engine is idle."""
+
+    __slots__ = ()
+
+    def _qmd_parts(self) -> tuple[bytes, ...]:
+        template = self._template
+        return template.data[: template.bank0_offset], template.data[template.bank0_offset + 8 :]
+
+    def _qmd_format(self) -> str:
+        _, qmd_a, qmd_b = self._parts
+        return f"{len(qmd_a)}s2I{len(qmd_b)}s"
+
+    def _pack(self, mv: memoryview, offset: int, va: int, value: int, args: Sequence[Any]) -> None:
+        prefix, qmd_a, qmd_b = self._parts
+        lower, upper = self._template.bank0_words(va)
+        self._pack_into(mv, offset, prefix, *args, qmd_a, lower, upper, qmd_b)
+
+    def _submit(self, va: int, value: int) -> int:
+        return self._channel.submit_packed(self._packed, va + self._qmd_offset, value - 1 & MASK64, value)

@@ -6,6 +6,7 @@ import struct
 
 from hcqrt.bits import align_up
 from hcqrt.errors import BinaryError
+from hcqrt.nv.arch import CHIPS
 from hcqrt.nv.image import PREFETCH_PAD, Image, Kernel
 
 INFO_BYTES = 728  # sizeof(nak_shader_info) of that build; the layout is private to it
@@ -31,8 +32,9 @@ def load_nak(binary: bytes, name: str | None) -> Image:
     stage, sm, registers, barriers, _, scratch, crs, x, y, z, shared = HEAD.unpack_from(binary)
     if stage != STAGE_COMPUTE:
         raise BinaryError(f"NAK shader of stage {stage}: only compute shaders (stage {STAGE_COMPUTE}) can be launched")
-    if sm == 90:
-        raise BinaryError("NAK shader for sm_90: this compiler emits sm_8x code for it, which a Hopper runs wrongly")
+    chip = CHIPS.get(f"sm_{sm}")
+    if chip and chip.arch.nak_refusal:
+        raise BinaryError(f"NAK shader for sm_{sm}: {chip.arch.nak_refusal}")
     if crs:
         raise BinaryError(f"NAK shader wants {crs} bytes of call stack, which sm_75 and later do not have")
     threads = x * y * z

@@ -11,8 +11,9 @@ from hcqrt.core.program import CLikeArgsState, HCQArgsState, HCQProgram, Launch,
 from hcqrt.core.signal import MASK64
 from hcqrt.core.sints import Sint, as_sint, is_symbolic
 from hcqrt.errors import BinaryError, LaunchError
+from hcqrt.nv.arch.base import BANK0_FORMATS
 from hcqrt.nv.image import Image
-from hcqrt.nv.launch import QmdLaunch
+from hcqrt.nv.launch import launch_of
 from hcqrt.nv.loader import load
 from hcqrt.nv.qmd import QmdSpec, QmdTemplate
 
@@ -43,7 +44,7 @@ class NVProgram(HCQProgram):
             raise BinaryError(
                 f"kernel {kernel.name}: parameters at {kernel.param_base:#x}, where {dev.arch} keeps launch dimensions"
             )
-        reserve = chip.shared_reserve if kernel.shared_in_abi else 0
+        reserve = chip.arch.shared_reserve if kernel.shared_in_abi else 0
         self.dev, self.kernel, self.name, self.arch = dev, kernel, kernel.name, f"sm_{image.sm}"
         self.params, self.param_base = kernel.params, kernel.param_base
         self.resources = Resources(
@@ -127,7 +128,7 @@ class NVProgram(HCQProgram):
         template = self.template(global_size, local_size, dynamic_shared)
         if template.symbols:
             raise LaunchError(f"{self.name}: a size is a symbol; build a queue and submit it with values")
-        return QmdLaunch(self, template)
+        return launch_of(self, template)
 
     def template(self, grid: Sequence[Sint], block: Sequence[Sint], dynamic_shared: int) -> QmdTemplate:
         """The QMD of one shape; kept, unless it has symbols."""
@@ -135,7 +136,7 @@ class NVProgram(HCQProgram):
         grid, block = [as_sint(size) for size in grid], [as_sint(size) for size in block]
         self.check_shape(grid, block, dynamic_shared)
         kernel, chip = self.kernel, self.dev.chip
-        shared = align_up(self._shared_bytes(dynamic_shared) + self._reserve, chip.shared_unit)
+        shared = align_up(self._shared_bytes(dynamic_shared) + self._reserve, chip.arch.shared_unit)
         threads = 1 if any(map(is_symbolic, block)) else product(block)
         base = self._memory.va
         spec = QmdSpec(
@@ -153,30 +154,38 @@ class NVProgram(HCQProgram):
             sass_version=chip.sass_version,
         )
         template = QmdTemplate(self.dev.qmd_layout, spec)
-        self._write_bank0(template, grid, block, dynamic_shared)
+        if kernel.driver_area:
+            self._write_bank0(template, spec, dynamic_shared)
         if not template.symbols:
             if len(self.templates) >= 64:
                 self.templates.clear()
             self.templates[tuple(grid), tuple(block), dynamic_shared] = template
         return template
 
-    def _write_bank0(self, template: QmdTemplate, grid: Sequence[Sint], block: Sequence[Sint], shared: int) -> None:
-        """What constant bank 0 holds before the parameters: launch dimensions, windows, stack top and sizes."""
+    def _write_bank0(self, template: QmdTemplate, spec: QmdSpec, dynamic_shared: int) -> None:
+        """What the toolkit's code finds in constant bank 0 before the parameters; clusters are of one block."""
+        dev, arch, reserve = self.dev, self.dev.chip.arch, self._reserve
+        values: dict[str, tuple[Any, ...]] = {
+            "block_dim": spec.block,
+            "grid_dim": spec.grid,
+            "shared_window": (dev.shared_window_va,),
+            "local_window": (dev.local_window_va,),
+            "stack_top": (arch.stack_top,),
+            "dynamic_shared": (dynamic_shared,),
+            "shared_reserve": (reserve,),
+            "shared_reserve_end": (reserve if arch.reserve_first else spec.shared_bytes,),
+            "shared_total": (spec.shared_bytes,),
+            "cluster_dim": (1, 1, 1),
+            "cluster_inverse": (1.0, 1.0, 1.0),
+            "cluster_count": spec.grid,
+            "cluster_size": (1,),
+        }
         prefix = bytearray(self.param_base)
-        if self.kernel.driver_area:
-            chip, dev = self.dev.chip, self.dev
-            for name, fmt, values in (
-                ("block_dim", "I", block),
-                ("grid_dim", "I", grid),
-                ("shared_window", "Q", (dev.shared_window_va,)),
-                ("local_window", "Q", (dev.local_window_va,)),
-                ("stack_top", "I", (chip.stack_top,)),
-                ("dynamic_shared", "I", (shared,)),
-                ("shared_reserve", "I", (self._reserve,)),
-            ):
-                start = chip.bank0[name]
-                for index, value in enumerate(values if start is not None else ()):
-                    place = (start or 0) + index * struct.calcsize(fmt)
+        for name, starts in arch.bank0.items():
+            fmt = BANK0_FORMATS[name][-1]
+            for start in starts:
+                for index, value in enumerate(values[name]):
+                    place = start + index * struct.calcsize(fmt)
                     if is_symbolic(value):
                         template.bank0_symbols.append((place, fmt, value))
                     else:

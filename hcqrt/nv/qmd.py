@@ -1,111 +1,17 @@
-"""QMD, the launch descriptor: which fields a launch sets, and a template patched in place for each launch."""
+"""QMD, the launch descriptor: a template for each launch shape, patched in place for each launch."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-from hcqrt.autogen.nv.qmd import QMD
-from hcqrt.bits import set_bits
 from hcqrt.core.sints import Sint, is_symbolic
 from hcqrt.errors import LaunchError
+from hcqrt.nv.qmd_layout import QmdLayout, Release, Set
 
-PAIR = struct.Struct("<2I")
-POINTER_LIMIT = 1 << 40  # SEND_PCAS_A and DEPENDENT_QMD0_POINTER take va >> 8 in 32 bits
-
-
-@dataclass(frozen=True)
-class QmdLayout:
-    """Field names of one QMD version, where versions differ; positions come from the generated table."""
-
-    version: tuple[int, int]
-    size_bytes: int
-    grid: tuple[str, str, str]
-    block: tuple[str, str, str]
-    program_va: tuple[str, str]
-    program_va_shift: int
-    registers: str
-    shared_size: str
-    shared_size_shift: int
-    local_low: str
-    local_high: str
-    local_shift: int
-    bank_va: tuple[str, str]
-    bank_va_shift: int
-    minor_version: str
-    releases: tuple[tuple[str, str, str], ...]  # per slot: enable, payload-64 flag, membar; one shared structure rule
-    release_address: tuple[str, ...]  # low word of each slot's address
-    fixed: tuple[tuple[str, int], ...]  # what every launch sets to the same value
-
-    @property
-    def table(self) -> Mapping[str, Any]:
-        return QMD[f"V{self.version[0]:02}_{self.version[1]:02}"]
-
-    def position(self, name: str, index: int = 0) -> tuple[int, int]:
-        """(msb, lsb) of a field, or of element `index` of an array field. Raises KeyError."""
-        msb, lsb, *stride = self.table[name]
-        step = stride[0] * index if stride else 0
-        if index and not stride:
-            raise KeyError(f"QMD field {name} is no array")
-        return msb + step, lsb + step
-
-    def set(self, data: bytearray, name: str, value: int, index: int = 0) -> None:
-        """Set one field. Raises ValueError when `value` is too wide for it."""
-        msb, lsb = self.position(name, index)
-        set_bits(data, msb, lsb, value, f"QMD {name}")
-
-    def word_of(self, name: str) -> int:
-        """Byte offset of the 32-bit word a field starts in."""
-        return self.position(name)[1] // 32 * 4
-
-    @property
-    def release_offsets(self) -> tuple[int, ...]:
-        """Byte offset of each release slot: address low, flags with address high, 64-bit payload."""
-        return tuple(self.word_of(name) for name in self.release_address)
-
-    @property
-    def release_flags(self) -> int:
-        """The slot's second word: enabled, 64-bit payload, four words with timestamp, sysmembar before the write."""
-        enable, payload64, membar = self.releases[0]
-        base = self.release_offsets[0] + 4
-        return sum(1 << self.position(name)[1] - base * 8 for name in (enable, payload64, membar))
-
-
-# clc7c0qmd.h, version 03_00. `fixed`, with the values' meaning in nv-engine facts 5.1 and 5.2:
-QMD_V03_00 = QmdLayout(
-    version=(3, 0),
-    size_bytes=0x100,
-    grid=("CTA_RASTER_WIDTH", "CTA_RASTER_HEIGHT", "CTA_RASTER_DEPTH"),
-    block=("CTA_THREAD_DIMENSION0", "CTA_THREAD_DIMENSION1", "CTA_THREAD_DIMENSION2"),
-    program_va=("PROGRAM_ADDRESS_LOWER", "PROGRAM_ADDRESS_UPPER"),
-    program_va_shift=0,
-    registers="REGISTER_COUNT_V",
-    shared_size="SHARED_MEMORY_SIZE",
-    shared_size_shift=0,
-    local_low="SHADER_LOCAL_MEMORY_LOW_SIZE",
-    local_high="SHADER_LOCAL_MEMORY_HIGH_SIZE",
-    local_shift=0,
-    bank_va=("CONSTANT_BUFFER_ADDR_LOWER", "CONSTANT_BUFFER_ADDR_UPPER"),
-    bank_va_shift=0,
-    minor_version="QMD_VERSION",
-    releases=(
-        ("RELEASE0_ENABLE", "RELEASE0_PAYLOAD64B", "RELEASE0_MEMBAR_TYPE"),
-        ("RELEASE1_ENABLE", "RELEASE1_PAYLOAD64B", "RELEASE1_MEMBAR_TYPE"),
-    ),
-    release_address=("RELEASE0_ADDRESS_LOWER", "RELEASE1_ADDRESS_LOWER"),
-    fixed=(
-        ("QMD_GROUP_ID", 0x3F),
-        ("SM_GLOBAL_CACHING_ENABLE", 1),
-        ("API_VISIBLE_CALL_LIMIT", 1),  # NO_CHECK
-        ("CWD_MEMBAR_TYPE", 1),  # L1_SYSMEMBAR: the grid's writes are visible to all when it has completed
-        ("INVALIDATE_TEXTURE_HEADER_CACHE", 1),
-        ("INVALIDATE_TEXTURE_SAMPLER_CACHE", 1),
-        ("INVALIDATE_TEXTURE_DATA_CACHE", 1),
-        ("INVALIDATE_SHADER_DATA_CACHE", 1),
-    ),
-)
+WORD, PAIR = struct.Struct("<I"), struct.Struct("<2I")
 
 
 @dataclass(frozen=True)
@@ -126,11 +32,21 @@ class QmdSpec:
     sass_version: int
 
 
+class ReleasePlace(NamedTuple):
+    """Where a release slot is filled in. All words are those of the template with this slot and those before it on."""
+
+    offset: int  # of the address' lower word; the upper one and the payload follow
+    upper: int  # what the upper word holds besides the address
+    flags_offset: int  # of the word that enables the slot, which may be the upper word
+    flags: int
+
+
 class QmdTemplate:
     """A finished QMD but for bank 0's address, the releases and the successor, which differ per launch."""
 
-    __slots__ = ("_bank0_offset", "_bank0_shift", "_bank0_upper", "_next_offset", "_next_word", "bank0_prefix",
-                 "bank0_symbols", "data", "layout", "symbols")  # fmt: skip
+    __slots__ = ("_bank0_shift", "_bank0_upper", "_next_flags", "_next_flags_offset", "_next_offset", "_releases",
+                 "bank0_offset", "bank0_prefix", "bank0_symbols", "data", "layout", "release_count",
+                 "symbols")  # fmt: skip
 
     def __init__(self, layout: QmdLayout, spec: QmdSpec) -> None:
         self.layout = layout
@@ -148,14 +64,14 @@ class QmdTemplate:
         for name, value in layout.fixed:
             layout.set(data, name, value)
         self.data = bytes(data)
-        self._bank0_offset = layout.word_of(layout.bank_va[0])
+        self.bank0_offset = layout.word_of(layout.bank_va[0])
         self._bank0_shift = layout.bank_va_shift
-        self._bank0_upper = struct.unpack_from("<I", data, self._bank0_offset + 4)[0]
-        self._next_offset = layout.word_of("DEPENDENT_QMD0_POINTER")
-        chained = bytearray(data)
-        for name, value in (("ENABLE", 1), ("ACTION", 1), ("PREFETCH", 1)):  # ACTION 1: QMD_SCHEDULE
-            layout.set(chained, f"DEPENDENT_QMD0_{name}", value)
-        self._next_word = struct.unpack_from("<I", chained, self._next_offset + 4)[0]
+        self._bank0_upper = word_at(data, self.bank0_offset + 4)
+        self._next_offset = layout.word_of(layout.successor.pointer)
+        self._next_flags_offset = layout.word_of(layout.successor.enable[0][0])
+        self._next_flags = word_at(self._with(data, layout.successor.enable), self._next_flags_offset)
+        self.release_count = len(layout.releases)
+        self._releases = tuple(self._release_places(data, layout.releases))
 
     @property
     def nbytes(self) -> int:
@@ -174,49 +90,81 @@ class QmdTemplate:
 
     def _resources(self, data: bytearray, spec: QmdSpec) -> None:
         layout = self.layout
-        va = spec.program_va >> layout.program_va_shift
-        layout.set(data, layout.program_va[0], va & 0xFFFF_FFFF)
-        layout.set(data, layout.program_va[1], va >> 32)
+        self._pair(data, layout.program_va, shifted(spec.program_va, layout.program_va_shift))
         layout.set(data, layout.registers, spec.registers)
         layout.set(data, "BARRIER_COUNT", spec.barriers)
         layout.set(data, "SASS_VERSION", spec.sass_version)
-        layout.set(data, layout.shared_size, spec.shared_bytes >> layout.shared_size_shift)
+        layout.set(data, layout.shared_size, shifted(spec.shared_bytes, layout.shared_size_shift))
         for name, value in zip(("MIN", "TARGET", "MAX"), spec.sm_configs, strict=True):
             layout.set(data, f"{name}_SM_CONFIG_SHARED_MEM_SIZE", value)
-        layout.set(data, layout.local_low, spec.local_low >> layout.local_shift)
-        layout.set(data, layout.local_high, spec.local_high >> layout.local_shift)
+        layout.set(data, layout.local_low, shifted(spec.local_low, layout.local_shift))
+        layout.set(data, layout.local_high, shifted(spec.local_high, layout.local_shift))
 
     def _bank(self, data: bytearray, number: int, va: int, nbytes: int) -> None:
         layout = self.layout
-        address = va >> layout.bank_va_shift
         layout.set(data, "CONSTANT_BUFFER_VALID", 1, number)
         layout.set(data, "CONSTANT_BUFFER_INVALIDATE", 1, number)
-        layout.set(data, layout.bank_va[0], address & 0xFFFF_FFFF, number)
-        layout.set(data, layout.bank_va[1], address >> 32, number)
+        self._pair(data, layout.bank_va, shifted(va, layout.bank_va_shift), number)
         layout.set(data, "CONSTANT_BUFFER_SIZE_SHIFTED4", -(-nbytes // 16), number)
+
+    def _pair(self, data: bytearray, names: tuple[str, str], value: int, index: int = 0) -> None:
+        self.layout.set(data, names[0], value & 0xFFFF_FFFF, index)
+        self.layout.set(data, names[1], value >> 32, index)
+
+    def _with(self, data: bytearray, enable: Iterable[Set]) -> bytearray:
+        changed = bytearray(data)
+        for name, index, value in enable:
+            self.layout.set(changed, name, value, index)
+        return changed
+
+    def _release_places(self, data: bytearray, releases: Iterable[Release]) -> Iterable[ReleasePlace]:
+        enabled = data
+        for release in releases:
+            enabled = self._with(enabled, release.enable)
+            offset = self.layout.word_of(release.address[0])
+            flags_offset = self.layout.word_of(*release.enable[0][:2])
+            yield ReleasePlace(offset, word_at(enabled, offset + 4), flags_offset, word_at(enabled, flags_offset))
 
     def bank0_words(self, va: int) -> tuple[int, int]:
         address = va >> self._bank0_shift
         return address & 0xFFFF_FFFF, self._bank0_upper | address >> 32
 
-    @property
-    def bank0_offset(self) -> int:
-        return self._bank0_offset
-
     def store_bank0(self, mv: memoryview, start: int, va: int) -> None:
         """Point bank 0 of the QMD at `start` to the arguments at `va`."""
         address = va >> self._bank0_shift
-        PAIR.pack_into(mv, start + self._bank0_offset, address & 0xFFFF_FFFF, self._bank0_upper | address >> 32)
+        PAIR.pack_into(mv, start + self.bank0_offset, address & 0xFFFF_FFFF, self._bank0_upper | address >> 32)
 
     def store_dependent(self, mv: memoryview, start: int, next_va: int) -> None:
         """Make the QMD at `start` schedule the one at `next_va` when it completes."""
-        PAIR.pack_into(mv, start + self._next_offset, next_va >> 8, self._next_word)
+        WORD.pack_into(mv, start + self._next_offset, next_va >> 8)
+        WORD.pack_into(mv, start + self._next_flags_offset, self._next_flags)
+
+    def payload_offset(self, slot: int) -> int:
+        """Byte offset of a release slot's 64-bit payload."""
+        return self._releases[slot].offset + 8
+
+    def store_release(self, mv: memoryview | bytearray, start: int, slot: int, signal_va: int) -> None:
+        """Aim a release slot of the QMD at `start`, of which those before are in use, at a signal."""
+        offset, upper, flags_offset, flags = self._releases[slot]
+        WORD.pack_into(mv, start + flags_offset, flags)
+        PAIR.pack_into(mv, start + offset, signal_va & 0xFFFF_FFFF, upper | signal_va >> 32)
 
     def with_release(self, signal_va: int) -> tuple[bytes, int]:
         """The QMD with release slot 0 aimed at a signal, and the byte offset of its 64-bit payload."""
-        if is_symbolic(signal_va) or signal_va >= POINTER_LIMIT:
-            raise LaunchError(f"a release to {signal_va!r}: signals lie below 2**40")
+        if is_symbolic(signal_va) or signal_va >= self.layout.release_va_limit:
+            raise LaunchError(f"a release to {signal_va!r}: signals lie below {self.layout.release_va_limit:#x}")
         data = bytearray(self.data)
-        slot = self.layout.release_offsets[0]
-        PAIR.pack_into(data, slot, signal_va & 0xFFFF_FFFF, self.layout.release_flags | signal_va >> 32)
-        return bytes(data), slot + 8
+        self.store_release(data, 0, 0, signal_va)
+        return bytes(data), self.payload_offset(0)
+
+
+def word_at(data: bytearray, offset: int) -> int:
+    (word,) = WORD.unpack_from(data, offset)
+    return int(word)
+
+
+def shifted(value: int, shift: int) -> int:
+    """`value` in units of `1 << shift`. Raises ValueError when it is no multiple."""
+    if value & (1 << shift) - 1:
+        raise ValueError(f"{value:#x} in a QMD is no multiple of {1 << shift}")
+    return value >> shift

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.autogen.nv import clc7b5 as ce
@@ -14,7 +13,7 @@ from hcqrt.core.program import HCQArgsState, Size
 from hcqrt.core.queue import HWQueue
 from hcqrt.core.sints import Sint, as_sint, hi_lo, is_symbolic, lo_hi
 from hcqrt.errors import HCQError, LaunchError
-from hcqrt.nv.methods import ACQUIRE_GEQ, COMPUTE, COPY, HOST, IMMD, RELEASE_TIMESTAMP, header
+from hcqrt.nv.methods import ACQUIRE_GEQ, COMPUTE, COPY, HOST, RELEASE_TIMESTAMP, header
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,7 +28,7 @@ SEMAPHORE = header(HOST, host.NVC56F_SEM_ADDR_LO, 5)
 INVALIDATE_ALL = 0x1011
 # NVC7C0_INVALIDATE_SHADER_CACHES, which waits for the engine: instruction 0, flush data 2, data 4, constant 12
 WAIT_AND_INVALIDATE_ALL = 0x1015
-PCAS_INVALIDATE_COPY_SCHEDULE = 3  # NVC7C0_SEND_SIGNALING_PCAS2_B_PCAS_ACTION_INVALIDATE_COPY_SCHEDULE
+SEND_PCAS = header(COMPUTE, compute.NVC7C0_SEND_PCAS_A, 1)
 # NVC7B5_LAUNCH_DMA: NON_PIPELINED 2, FLUSH_ENABLE bit 2, SRC and DST PITCH bits 7 and 8, MULTI_LINE bit 9, REMAP bit 10
 COPY_LINEAR, COPY_MULTI_LINE, COPY_REMAP = 0x186, 0x200, 0x400
 COPY_BYTES_MAX = 1 << 31  # LINE_LENGTH_IN has 32 bits; a power of two keeps every piece aligned
@@ -98,17 +97,17 @@ class NVComputeQueue(NVQueue):
 
     def signal(self, signal: HCQSignal, value: Sint) -> Self:
         """Through a release slot of the QMD when a launch came last, else by the host after the engine is idle."""
-        if self._active is None or self._releases == 2 or self._in_flight:  # a QMD in flight is the GPU's
+        active, slot = self._active, self._releases
+        if active is None or slot == active[0].release_count or self._in_flight:  # a QMD in flight is the GPU's
             self._active, self._running = None, False
             return super().signal(signal, value)
         self.dev.check_usable()  # a closed device has no memory to write the release to
-        template, mv, start = self._active
-        slot = template.layout.release_offsets[self._releases]
-        enable = template.layout.release_flags
+        template, mv, start = active
         if is_symbolic(signal.value_va):
             raise ValueError("a signal's address cannot be a symbol")
-        self._patch(MemoryPatch(mv, start + slot + 8, "Q", as_sint(value), None))  # first: it refuses what is too wide
-        struct.pack_into("<2I", mv, start + slot, signal.value_va & 0xFFFF_FFFF, enable | signal.value_va >> 32)
+        # the payload first: it refuses what is too wide
+        self._patch(MemoryPatch(mv, start + template.payload_offset(slot), "Q", as_sint(value), None))
+        template.store_release(mv, start, slot, signal.value_va)
         self._releases += 1
         return self
 
@@ -155,11 +154,7 @@ class NVComputeQueue(NVQueue):
 
     def launch(self, qmd_va: Any) -> Self:
         """Start the QMD at `qmd_va`, 256-byte aligned and below 2**40."""
-        return self.q(
-            header(COMPUTE, compute.NVC7C0_SEND_PCAS_A, 1),
-            qmd_va >> 8,
-            header(COMPUTE, compute.NVC7C0_SEND_SIGNALING_PCAS2_B, PCAS_INVALIDATE_COPY_SCHEDULE, IMMD),
-        )
+        return self.q(SEND_PCAS, qmd_va >> 8, self.dev.schedule_word)
 
 
 class NVCopyQueue(NVQueue):

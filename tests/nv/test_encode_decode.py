@@ -63,6 +63,7 @@ def parsed(words: list[int]) -> list[tuple[int, int, int]]:
 
 class NoDevice:
     compute_class, copy_class = 0xC7C0, 0xC7B5
+    schedule_word = 0x8003_20B0  # immediate 3 to method 0x2C0 of subchannel 1
 
 
 @given(st.lists(STEPS, max_size=20))

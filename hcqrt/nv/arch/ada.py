@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hcqrt.nv.arch import Chip
-from hcqrt.nv.arch.ampere import AMPERE, KIB
+from hcqrt.nv.arch.ampere import AMPERE, SMALL
+from hcqrt.nv.arch.base import Chip
+from hcqrt.nv.arch.turing import KIB
 
 ADA = replace(AMPERE, name="ada", compute_classes=("ADA_COMPUTE_A",), copy_classes=("AMPERE_DMA_COPY_B",))
 
-CHIPS = (Chip(89, (0x809,), ADA, (0, 8, 16, 32, 64, 100), 99 * KIB, KIB, 128, 48, 24),)
+CHIPS = (Chip(89, (0x809,), ADA, 0x89, SMALL, 99 * KIB, 48, 24),)
