@@ -13,6 +13,7 @@ from ir3image import ir3_image
 
 import hcqrt
 from hcqrt.errors import BinaryError, DeviceNotFound, HCQError, LaunchError
+from hcqrt.isa.ir3 import assemble, pack
 from hcqrt.qcom.arch import chip_for
 from hcqrt.qcom.arch.a6xx import A630, A650
 
@@ -87,6 +88,36 @@ def test_constants_of_an_opencl_binary_reach_the_constant_file_beyond_two_kib(qc
     assert program.slot_bytes == 3328
     out.close()
     program.close()
+
+
+def test_immediates_and_split_arguments_of_an_ir3_image_reach_their_constants(qcom):
+    """out in c0.x, in behind the immediates in c6.x; the addend is the second immediate, c4.y."""
+    source = """
+        shl.b r0.w, r48.x, 6
+        add.u r0.w, r0.w, r0.x
+        shl.b r0.w, r0.w, 2
+        add.u r1.x, r0.w, c6.x
+        mov.u32u32 r1.y, c6.y
+        add.u r2.x, r0.w, c0.x
+        mov.u32u32 r2.y, c0.y
+        (rpt5)nop
+        ldg.u32 r1.z, g[r1.x], 1
+        (sy)add.u r1.z, r1.z, c4.y
+        (rpt5)nop
+        stg.u32 g[r2.x], r1.z, 1
+        end
+    """
+    ranges = ((0, 0, 16, 0), (0, 32, 48, 96))  # the fifth pointer is what the second part starts with
+    image = ir3_image(
+        pack(assemble(source)).ljust(256, b"\0"), ranges=ranges, immediates=[1, 1000, 3], constlen=8, max_reg=2
+    )
+    program = qcom.program(image, "k")
+    bufs = [qcom.alloc(256) for _ in range(5)]
+    bufs[4].copyin(np.arange(64, dtype=np.uint32))
+    program(*bufs, global_size=(1, 1, 1), local_size=(64, 1, 1))
+    assert (np.frombuffer(bytes(bufs[0].copyout()), np.uint32) == np.arange(1000, 1064)).all()
+    for thing in (*bufs, program):
+        thing.close()
 
 
 # field reports F: limits
