@@ -37,10 +37,10 @@ def version_text(version: Version) -> str:
     return ".".join([str(version[0]), *(f"{part:02}" for part in version[1:])])
 
 
-def choose_release(driver: str, override: str) -> Version:
-    """The release whose layouts to use for `driver`: its own, or the newest of its branch with one warning.
+def find_release(driver: str, override: str) -> tuple[Version, bool]:
+    """The release whose layouts to use for `driver`, and whether it is the very one that was asked for.
 
-    The newest, and not the last one before the driver's number: unknown patches are mostly newer than the tables, and
+    An unknown patch takes the newest of its branch. The newest, and not the last one before the driver's number: unknown patches are mostly newer than the tables, and
     the numbers of beta drivers do not tell what they hold (550.40.53 has the layouts of 550.54.14).
 
     Raises:
@@ -48,18 +48,24 @@ def choose_release(driver: str, override: str) -> Version:
     """
     wanted = wanted_version(driver, override)
     if wanted in RELEASES:
-        return wanted
+        return wanted, True
     in_branch = [release for release in RELEASES if release[0] == wanted[0]]
     if not in_branch:
         raise unknown_branch(driver, wanted)
-    if len(wanted) > 1:
+    return in_branch[-1], len(wanted) == 1
+
+
+def choose_release(driver: str, override: str) -> Version:
+    """As find_release, with one warning for an unknown patch."""
+    release, known = find_release(driver, override)
+    if not known:
         named = f"HCQRT_NV_ABI={override}" if override else f"driver {driver}"
         warnings.warn(
-            f"{named}: this release is not in hcqrt's tables; using the layouts of {version_text(in_branch[-1])}",
+            f"{named}: this release is not in hcqrt's tables; using the layouts of {version_text(release)}",
             RuntimeWarning,
             stacklevel=2,
         )
-    return in_branch[-1]
+    return release
 
 
 def unknown_branch(driver: str, wanted: Version) -> DriverError:
@@ -89,6 +95,8 @@ class Abi:
     def __init__(self, driver: str, override: str = "") -> None:
         self.driver = driver  # what runs, for error texts
         self.release = choose_release(driver, override)
+        own = version_text(self.release) == driver
+        self.text = f"driver {driver}" + ("" if own else f" with the layouts of {version_text(self.release)}")
         self._calls: dict[str, Ioctl[Any]] = {}
 
     def struct(self, name: str) -> Any:

@@ -42,6 +42,17 @@ def status_text(code: int) -> str:
     return f"{status.NV_STATUS.get(code, 'unknown status')} ({code:#x})"
 
 
+def running_version(system: System, fd: FileIOInterface) -> str:
+    """The version of the running kernel module, never of a library: asked, or else read where the module shows it."""
+    try:
+        return query_version(fd)
+    except IoctlError:
+        shown = (system.read_text("/sys/module/nvidia/version") or "").strip()
+        if not shown:
+            raise
+        return shown
+
+
 def query_version(fd: FileIOInterface) -> str:
     """The running driver's version, by the one call whose layout never changed."""
     from hcqrt.autogen.nv.structs import nv_ioctl_rm_api_version_t
@@ -62,7 +73,7 @@ class RmClient:
         self.system = system
         self.ctl = system.open(CTL)
         try:
-            self.abi = Abi(query_version(self.ctl), abi_override)
+            self.abi = Abi(running_version(system, self.ctl), abi_override)
             self.root = 0
             self.root = self.alloc("NV01_ROOT_CLIENT", 0)
         except BaseException:
@@ -82,7 +93,7 @@ class RmClient:
     ) -> DriverError:
         """The exception for a status other than NV_OK."""
         notes = [note for note in (hint, HINTS.get(code, "")) if note]
-        text = f"{what}: {status_text(code)}; driver {self.abi.driver}" + "".join(f"; {note}" for note in notes)
+        text = f"{what}: {status_text(code)}; {self.abi.text}" + "".join(f"; {note}" for note in notes)
         name = status.NV_STATUS.get(code, "")
         return kind(text, request=request or what, status=code, status_name=name)
 
@@ -92,7 +103,7 @@ class RmClient:
             call.issue(fd or self.ctl, argument)
         except IoctlError as error:
             meaning = ERRNO_HINTS.get(error.errno or 0, "")
-            text = "; ".join(part for part in (str(error), hint, f"driver {self.abi.driver}", meaning) if part)
+            text = "; ".join(part for part in (str(error), hint, f"{self.abi.text}", meaning) if part)
             raise IoctlError(text, request=error.request, errno=error.errno) from error
 
     def _issue(
@@ -210,7 +221,7 @@ class RmClient:
                 view = fd.mmap(nbytes, address=address)
             except OSError as error:
                 self.unmap_memory(device, memory, argument.params.pLinearAddress)
-                asked = f"{nbytes} bytes at {address or 0:#x}; driver {self.abi.driver}"
+                asked = f"{nbytes} bytes at {address or 0:#x}; {self.abi.text}"
                 raise ioctl_error("mmap", node, error, f"{asked}; see ulimit -v and vm.max_map_count") from error
         return view, argument.params.pLinearAddress
 
@@ -220,7 +231,7 @@ class RmClient:
             return self.system.open(node)
         except OSError as error:
             limits = "; see ulimit -n" if error.errno == errno_codes.EMFILE else ""
-            raise ioctl_error("open", node, error, f"to map memory; driver {self.abi.driver}{limits}") from error
+            raise ioctl_error("open", node, error, f"to map memory; {self.abi.text}{limits}") from error
 
     def unmap_memory(self, device: int, memory: int, cookie: int) -> None:
         """Give the BAR space of a mapping back; the caller unmaps the addresses itself."""

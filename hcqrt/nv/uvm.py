@@ -10,12 +10,12 @@ from hcqrt.autogen.nv import consts, status
 from hcqrt.errors import DriverError, UVMError
 from hcqrt.fileio import FileIOInterface
 from hcqrt.ioctl import fill
-from hcqrt.nv.abi import version_text
 from hcqrt.nv.rm import RmClient
 
 NODE = "/dev/nvidia-uvm"
 SLACK_BYTES = 16 << 10  # the driver copies its own struct size both ways; never let it write past ours
 POISON = 0xFFFF_FFFF  # a status that is still this after the call was never written: the layout is wrong
+REMOVED = {"UVM_FREE": "length", "UVM_UNREGISTER_CHANNEL": "gpuUuid"}  # fields that 590.44.01 no longer has
 MM_OPTIONAL = (status.NV_OK, status.NV_WARN_NOTHING_TO_DO, status.NV_ERR_INVALID_STATE)
 
 
@@ -38,6 +38,8 @@ class UvmClient:
         call = self.rm.abi.uvm(name)
         buffer = ctypes.create_string_buffer(ctypes.sizeof(call.struct) + SLACK_BYTES)
         argument = call.struct.from_buffer(buffer)
+        if name in REMOVED and not hasattr(call.struct, REMOVED[name]):
+            del fields[REMOVED[name]]
         for key in [key for key in fields if key.lower().endswith("uuid") or key in ("gpuUuidA", "gpuUuidB")]:
             ctypes.memmove(ctypes.addressof(getattr(argument, key)), fields.pop(key), 16)
         attributes = fields.pop("attributes", None)
@@ -49,8 +51,8 @@ class UvmClient:
         code = int(argument.rmStatus)
         if code == POISON:
             raise UVMError(
-                f"{name}: the driver wrote no status where layout {version_text(self.rm.abi.release)} has it; driver "
-                f"{self.rm.abi.driver} has another ABI, set HCQRT_NV_ABI",
+                f"{name}: the driver wrote no status where it was expected; {self.rm.abi.text} does not fit: "
+                "this driver has another ABI, set HCQRT_NV_ABI to the release whose layouts it has",
                 request=name,
             )
         if code not in accept:
@@ -112,10 +114,7 @@ class UvmClient:
 
     def unmap(self, va: int, nbytes: int) -> None:
         """Unmap a range that `map` made and free its addresses; the caller knows that no work uses it."""
-        fields: dict[str, Any] = dict(base=va, length=nbytes)
-        if not hasattr(self.rm.abi.uvm("UVM_FREE").struct, "length"):
-            del fields["length"]
-        self.call("UVM_FREE", **fields)
+        self.call("UVM_FREE", base=va, length=nbytes)
 
     def close(self) -> None:
         """Close both files, the one that ties the address space to the process last but one."""

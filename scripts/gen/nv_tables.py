@@ -78,7 +78,8 @@ EXTRA_CONSTS = {
     SDK + "ctrl/ctrl2080/ctrl2080internal.h": ("NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO",),
 }
 # MMU fault types are a hardware register's; the chip's own header differs in later types only by additions.
-FAULT_HEADERS = tuple(UVM + f"hwref/{chip}/dev_fault.h" for chip in ("pascal/gp100", "volta/gv100", "blackwell/gb100"))
+FAULT_CHIPS = ("pascal/gp100", "volta/gv100", "turing/tu102", "blackwell/gb100")  # 595 dropped the first two
+FAULT_HEADERS = tuple(UVM + f"hwref/{chip}/dev_fault.h" for chip in FAULT_CHIPS)
 FAULT_PREFIX = "NV_PFAULT_"
 
 _P = "_PARAMS"

@@ -81,9 +81,6 @@ def test_records_have_the_sizes_and_offsets_of_the_facts(driver: tuple[int, ...]
 @pytest.mark.parametrize("driver", RELEASES, ids=dotted)
 def test_constants_equal_the_facts(driver: tuple[int, ...]) -> None:
     known = dict(nv_facts.consts_at(driver))
-    gone = "NV_PFAULT_FAULT_TYPE_COMPRESSION_FAILURE"  # with the headers of Volta's registers, which 595 no longer has
-    if driver >= (595,):
-        known[gone] = None
     assert {name: constant(name, driver) for name in known} == known
 
 

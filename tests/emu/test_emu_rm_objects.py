@@ -274,7 +274,11 @@ def test_debugger_rules(client: RmClient) -> None:
 
 @pytest.mark.parametrize(
     ("version", "count", "status"),
-    [("535.54.03", 50, 0x3A), ("535.161.07", 50, 0x1F), ("570.195.03", 50, 0x1F), ("580.65.06", 106, 0x1F)],
+    [
+        ("535.54.03", 47, 0x3A), ("535.129.03", 48, 0x3A), ("535.161.07", 48, 0x1F), ("545.29.06", 48, 0x3A),
+        ("550.40.07", 49, 0x3A), ("550.54.14", 49, 0x1F), ("560.28.03", 50, 0x1F), ("570.195.03", 50, 0x1F),
+        ("580.65.06", 106, 0x1F), ("580.126.09", 108, 0x1F), ("590.44.01", 106, 0x1F), ("595.45.04", 109, 0x1F),
+    ],
 )
 def test_older_drivers_list_fewer_classes_and_check_sizes_otherwise(
     machine: Machine, version: str, count: int, status: int

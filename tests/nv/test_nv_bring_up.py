@@ -12,8 +12,8 @@ import hcqrt
 from hcqrt.emu import EmulatedSystem
 from hcqrt.errors import DeviceNotFound, DriverError, HCQError, OutOfMemory
 
-# What a device can do without: clocks, and details of faults.
-OPTIONAL = {"NV2080_CTRL_CMD_PERF_BOOST", "GT200_DEBUGGER"}
+# What a device can do without: clocks, details of faults, and the version by ioctl where sysfs has it.
+OPTIONAL = {"NV2080_CTRL_CMD_PERF_BOOST", "GT200_DEBUGGER", "NV_ESC_CHECK_VERSION_STR"}
 MEMORY = {"NV01_MEMORY_LOCAL_USER", "NV01_MEMORY_SYSTEM", "NV_ESC_RM_MAP_MEMORY", "NV_ESC_RM_ALLOC_MEMORY"}
 STATUSES = {0x1F: "NV_ERR_INVALID_ARGUMENT", 0x51: "NV_ERR_NO_MEMORY", 0x62: "NV_ERR_RESET_REQUIRED"}
 

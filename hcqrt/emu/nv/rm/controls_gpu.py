@@ -15,6 +15,7 @@ from hcqrt.autogen.nv.status import (
 from hcqrt.emu.nv.abi import Refused
 from hcqrt.emu.nv.board import NVIDIA, Board
 from hcqrt.emu.nv.chips import Chip
+from hcqrt.emu.nv.class_history import classes_at
 from hcqrt.emu.nv.rm.memory import mask, take
 from hcqrt.emu.nv.rm.resources import Device, Subdevice, board_of
 from hcqrt.emu.nv.rm.tree import Client, Resource
@@ -89,7 +90,7 @@ def build_version(driver: NvDriver, client: Client, p: Any) -> None:
 def class_list(driver: NvDriver, chip: Chip) -> list[int]:
     """What this driver version lists, in ascending order."""
     others = chip.other_classes if driver.abi.long_class_list else ()
-    return sorted((*chip.engine_classes, *others))
+    return classes_at((*chip.engine_classes, *others), driver.abi.version)
 
 
 @control("NV0080_CTRL_CMD_GPU_GET_CLASSLIST", Device)
