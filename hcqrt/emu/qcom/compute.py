@@ -146,7 +146,9 @@ def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatc
     if config.per_sp_bytes:
         space.pieces(config.private_va, config.per_sp_bytes * cp.gpu.chip.sps, WRITE)
     if state.constants_end > config.const_vec4:
-        raise Refused(f"constants up to c{state.constants_end - 1} were loaded, CONSTLEN is {config.const_vec4} vec4")
+        register = f"HLSQ_CS_CNTL ({offset_of('HLSQ_CS_CNTL'):#x}) = {cp.registers.get('HLSQ_CS_CNTL'):#x}"
+        last = state.constants_end - 1
+        raise Refused(f"{register}: constants up to c{last} were loaded, CONSTLEN is {config.const_vec4} vec4")
     keep: list[object] = []
     found = descriptor_banks(cp, config)
     banks = {CONSTANT_BANK: bytes(state.constants[: 16 * config.const_vec4]), **found.banks}

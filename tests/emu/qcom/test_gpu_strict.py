@@ -203,7 +203,8 @@ def test_more_code_than_the_program_has_is_refused(bench: Bench) -> None:
 
 def test_constants_past_constlen_are_refused(bench: Bench) -> None:
     constants = type7(0x34, load(4, 1, 2, 13, 1), *lo_hi(CONST_VA))
-    assert "constants up to c4 were loaded, CONSTLEN is 4 vec4" in refused(bench, dispatch(before=constants))
+    text = refused(bench, dispatch(before=constants))
+    assert "HLSQ_CS_CNTL (0xb987) = 0x101: constants up to c4 were loaded, CONSTLEN is 4 vec4" in text
 
 
 class TestChips:
