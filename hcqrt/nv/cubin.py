@@ -44,7 +44,7 @@ class CubinReader:
     def __init__(self, elf: Elf, *, new_abi: bool) -> None:
         self.elf, self.new_abi = elf, new_abi
         self.sm = elf.flags >> 8 & 0xFF if new_abi else elf.flags & 0xFF
-        self.exact = bool(elf.flags & (EF_ACCELERATORS_NEW if new_abi else EF_ACCELERATORS_OLD))
+        self.variant = "a" if elf.flags & (EF_ACCELERATORS_NEW if new_abi else EF_ACCELERATORS_OLD) else ""
         self.places: dict[int, int] = {}  # section index -> offset in the image
         self.functions: dict[int, dict[int, int]] = defaultdict(dict)  # symbol index -> attribute -> value
         self.info: dict[int, Section] = {}  # text section index -> its .nv.info.K
@@ -54,6 +54,8 @@ class CubinReader:
             number = bank_number(section.name)
             if section.name == ".nv.info":
                 self._module_info(section)
+            elif section.name == ".nv.compat":
+                self._compatibility(section)
             elif section.name.startswith(".nv.info."):
                 self.info[section.info & 0xFF_FFFF] = section
             elif section.name.startswith(".nv.shared."):
@@ -80,7 +82,7 @@ class CubinReader:
         if not kernels:
             raise BinaryError("the cubin has no kernel: nothing in it is marked __global__")
         self._refuse_unclaimed(kernels, missing)
-        return Image(self.sm, self.exact, bytes(data), kernels, tuple(relocations))
+        return Image(self.sm, self.variant, bytes(data), kernels, tuple(relocations))
 
     @staticmethod
     def _refuse_unclaimed(kernels: Mapping[str, Kernel], missing: Mapping[int, set[str]]) -> None:
@@ -128,6 +130,14 @@ class CubinReader:
             if attribute in (attr.REGCOUNT, attr.FRAME_SIZE, attr.MIN_STACK_SIZE):
                 symbol, value = attr.words(payload, 2, attribute, section.name)
                 self.functions[symbol][attribute] = value
+
+    def _compatibility(self, section: Section) -> None:
+        """CUDA 13 says here, and no longer in the ELF flags, whether the code is for one chip or one family only."""
+        for attribute, value, _ in attr.records(section.data, section.name):
+            if attribute == attr.COMPAT_ACCELERATED and value:
+                self.variant = "a"
+            elif attribute == attr.COMPAT_ISA_CLASS and value > attr.ISA_CLASS_PLAIN:
+                self.variant = self.variant or "f"
 
     def _kernel(self, symbol: Symbol, missing: dict[int, set[str]]) -> Kernel:
         text = self.elf.section(symbol.section, f"kernel {symbol.name}")

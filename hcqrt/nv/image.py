@@ -58,7 +58,7 @@ class Image:
     """A module ready to be placed: bytes, kernels by name, relocations."""
 
     sm: int  # what it was built for: 86, 90, …
-    exact_arch: bool  # built for one architecture only (sm_90a): runs on no later one
+    variant: str  # "a" or "f" of sm_90a, sm_100f: built for one chip only, runs on no later one
     data: bytes
     kernels: Mapping[str, Kernel]
     relocations: tuple[Relocation, ...] = ()

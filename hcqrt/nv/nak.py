@@ -59,4 +59,4 @@ def load_nak(binary: bytes, name: str | None) -> Image:
         driver_area=False,
         shared_in_abi=False,
     )
-    return Image(sm=sm, exact_arch=False, data=code + bytes(PREFETCH_PAD), kernels={kernel.name: kernel})
+    return Image(sm=sm, variant="", data=code + bytes(PREFETCH_PAD), kernels={kernel.name: kernel})

@@ -219,11 +219,10 @@ def threads_by_registers(registers: int) -> int:
 
 
 def check_arch(image: Image, dev: NVDevice) -> None:
-    """Refuse code for another architecture: same major and equal or lower minor runs, sm_NNa only on sm_NN."""
+    """Refuse code for another architecture: same major and equal or lower minor runs, variants only on their chip."""
     here, built = dev.chip.sm, image.sm
     same_major = here // 10 == built // 10
-    if (image.exact_arch and here != built) or not same_major or built > here:
-        suffix = "a" if image.exact_arch else ""
+    if (image.variant and here != built) or not same_major or built > here:
         raise BinaryError(
-            f"built for sm_{built}{suffix}, this GPU is {dev.arch}; compile with -arch={dev.arch} ({dev.name})"
+            f"built for sm_{built}{image.variant}, this GPU is {dev.arch}; compile with -arch={dev.arch} ({dev.name})"
         )

@@ -10,13 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL, CUDA_INFO = 1, 2, 3, 4, 8, 9, 0x70000000
+CUDA_COMPAT = 0x70000086
 NOP = struct.pack("<2Q", 0x7918, 0x000FC00000000000)  # opcode 918, always, waiting for nothing (sass facts)
 ENTRY_BYTES = {SYMTAB: 24, RELA: 24, REL: 16}  # sh_entsize
 WRITE, ALLOC, EXEC = 1, 2, 4
 OBJECT, FUNC, SECTION = 1, 2, 3
 LOCAL, GLOBAL, WEAK = 0, 1, 2
 ENTRY = 0x10  # st_other of a kernel
-PARAM_BASE = {75: 0x160, 80: 0x160, 86: 0x160, 87: 0x160, 89: 0x160, 90: 0x210, 100: 0x380, 120: 0x380}
+PARAM_BASE = {
+    75: 0x160,
+    80: 0x160,
+    86: 0x160,
+    87: 0x160,
+    89: 0x160,
+    90: 0x210,
+    **dict.fromkeys((100, 103, 120, 121), 0x380),
+}
 DRIVER = {7: (0x33, 128), 8: (0x41, 1)}  # ABI -> EI_OSABI, e_version
 
 
@@ -66,6 +75,7 @@ class Module:
     param_base: int | None = None
     elf_type: int = 2
     accelerated: bool = False
+    compat: bytes = b""  # .nv.compat, of CUDA 13
 
 
 def attribute(form: int, number: int, value: int = 0, payload: bytes = b"") -> bytes:
@@ -200,6 +210,8 @@ class Writer:
             for number, value in ((0x2F, kernel.registers), (0x11, frame), (0x12, kernel.stack)):
                 common += attribute(4, number, payload=struct.pack("<2I", symbol, value))
         self.add(".nv.info", CUDA_INFO, common, align=4)
+        if self.module.compat:
+            self.add(".nv.compat", CUDA_COMPAT, self.module.compat, align=4)
         for kernel in self.module.kernels:
             externs = [self.symbol_index(name) for name in kernel.externs]
             bank0 = self.symbol_index(f".nv.constant0.{kernel.name}")

@@ -26,7 +26,7 @@ def test_several_kernels_each_have_their_own_values(abi):
         )
     )
     first, second, third = (image.pick(name) for name in CODE_OF)
-    assert (image.sm, image.exact_arch) == (86, False)
+    assert (image.sm, image.variant) == (86, "")
     assert [k.registers for k in (first, second, third)] == [10, 255, 40]
     assert [k.barriers for k in (first, second, third)] == [1, 0, 16]
     assert [k.shared_static for k in (first, second, third)] == [16, 0, 0]
@@ -211,8 +211,23 @@ def test_recursion_gets_the_default_stack():
 @pytest.mark.parametrize("abi", ABIS)
 def test_architecture_variants(abi):
     image = load(cubin(sm=90, abi=abi, accelerated=True))
-    assert (image.sm, image.exact_arch) == (90, True)
-    assert load(cubin(sm=90, abi=abi)).exact_arch is False
+    assert (image.sm, image.variant) == (90, "a")
+    assert load(cubin(sm=90, abi=abi)).variant == ""
+
+
+# `.nv.compat` as ptxas 13.0.88 writes it. The first two of its records differ: for sm_NN or sm_NNf, for sm_NNa, and for
+# code of sm_100a and of sm_100f that uses tensor memory.
+REST = bytes.fromhex("02050500 03070101 02030000 02060100 040b0800 0900000000000000")
+COMPAT = {
+    "02090000 02020100": "", "02090100 02020100": "a", "02090100 02020200": "a", "02090000 02020200": "f",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", COMPAT)
+def test_architecture_variants_of_cuda_13(first):
+    """Their ELF flags are those of sm_100, whatever the variant."""
+    image = load(cubin(sm=100, compat=bytes.fromhex(first) + REST))
+    assert (image.sm, image.variant) == (100, COMPAT[first])
 
 
 def test_an_object_file_is_refused():

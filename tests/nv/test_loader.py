@@ -10,6 +10,7 @@ import pytest
 from cubins import cubin, kernel
 
 from hcqrt.errors import BinaryError
+from hcqrt.nv.arch import CHIPS
 from hcqrt.nv.loader import load
 from hcqrt.nv.program import check_arch
 from hcqrt.tools.check_frame import shipped_kernel
@@ -90,8 +91,8 @@ def test_field_report_22_an_earlier_minor_version_runs(dev, abi):
 
 
 def made_up(sm: int):
-    """What the check reads of a device; the emulator has no such chips yet."""
-    return SimpleNamespace(chip=SimpleNamespace(sm=sm), arch=f"sm_{sm}", name="NV:0")
+    """What the check reads of a device."""
+    return SimpleNamespace(chip=CHIPS[f"sm_{sm}"], arch=f"sm_{sm}", name="NV:0")
 
 
 def test_field_report_22_a_later_minor_version_does_not_run():
@@ -110,6 +111,32 @@ def test_field_report_22_an_a_variant_runs_on_its_own_chip_only(abi):
     with pytest.raises(BinaryError, match="built for sm_100a, this GPU is sm_103"):
         check_arch(later, made_up(103))
     check_arch(load(cubin(sm=100, abi=abi)), made_up(103))
+
+
+def test_field_report_22_an_f_variant_runs_on_its_own_chip_only():
+    image = load(cubin(sm=100, compat=bytes.fromhex("02090000 02020200")))
+    check_arch(image, made_up(100))
+    for sm in (103, 120):
+        with pytest.raises(BinaryError, match=f"built for sm_100f, this GPU is sm_{sm}"):
+            check_arch(image, made_up(sm))
+
+
+@pytest.mark.parametrize("here", CHIPS)
+def test_field_report_22_which_code_each_chip_runs(here):
+    """Same major version, equal or lower minor version. The list is what the facts' rule gives, written out."""
+    runs = {
+        "sm_75": [75], "sm_80": [80], "sm_86": [80, 86], "sm_87": [80, 86, 87], "sm_89": [80, 86, 87, 89],
+        "sm_90": [90], "sm_100": [100], "sm_103": [100, 103], "sm_120": [120], "sm_121": [120, 121],
+    }  # fmt: skip
+    found = []
+    for sm in (75, 80, 86, 87, 89, 90, 100, 103, 120, 121):
+        try:
+            check_arch(load(cubin(sm=sm)), made_up(int(here[3:])))
+        except BinaryError as error:
+            assert str(error).startswith(f"built for sm_{sm}, this GPU is {here}; compile with -arch={here}")
+        else:
+            found.append(sm)
+    assert found == runs[here]
 
 
 def test_field_report_22_an_unknown_kernel_name_lists_those_present(dev):
