@@ -59,17 +59,14 @@ class FaultWatch:
         dev = self._dev
         channel = dev.channel
         if channel.retired >= channel.submitted:  # nothing was dropped; what is left to ask for is the driver's mark
-            fault = None if self._checked == channel.submitted else self._ask(channel.submitted)
-            if fault is not None and dev.broken is None:
-                raise fault
-            return fault
+            return self._final(None if self._checked == channel.submitted else self._ask(channel.submitted))
         status = dev.kgsl.reset_status(channel.context)
         if status:
             return self._dead(f"{DEAD}: {RESET_STATUS.get(status, f'reset status {status}')}")
         try:
             retired = channel.retired_by_kernel()
         except IoctlError as error:
-            return self.refused(error)
+            return self._final(self.refused(error))
         if channel.retired >= retired:
             return None
         new = retired > self._told
@@ -80,9 +77,13 @@ class FaultWatch:
         if fault is None and new:
             self._told = channel.submitted
             fault = DeviceFault(self._describe(f"{SUSPECT}; work was dropped"))
-        if fault is not None:
+        return self._final(fault)
+
+    def _final(self, fault: HCQError | None) -> HCQError | None:
+        """Raise what is no sticky fault: it is told once."""
+        if fault is not None and self._dev.broken is None:
             raise fault
-        return None
+        return fault
 
     def _ask(self, progress: int) -> HCQError | None:
         """Take the driver's mark of a fault, which it gives to the next call that waits or submits."""

@@ -146,3 +146,18 @@ def test_a_call_that_the_driver_asks_to_repeat_is_repeated(qcom, adreno):
     adreno.inject("ioctl", "IOCTL_KGSL_GPUOBJ_ALLOC", errno=errno.EAGAIN, times=7)
     with qcom.alloc(3 << 12) as plain:
         plain.fill(1)
+
+
+@pytest.mark.parametrize("call", [WAIT, READ])
+def test_another_error_of_a_check_is_raised_once(qcom, adreno, buffer, call):
+    qcom.synchronize()
+    adreno.inject("stall")
+    store(qcom, buffer.va_addr, 1)
+    adreno.inject("ioctl", call, errno=errno.EIO)
+    if call == WAIT:
+        adreno.resume()
+    with pytest.raises(DriverError, match="EIO"):
+        qcom.check_health()
+    adreno.resume()
+    qcom.synchronize()
+    assert qcom.broken is None and words_at(buffer) == 1
