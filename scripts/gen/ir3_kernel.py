@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import struct
 
-from hcqrt.isa.ir3 import Instruction, assemble, decode
-
 from gen.cubin_writer import param_layout
 from gen.ir3_schedule import registers, schedule
 from gen.ir3_writer import Ir3Source, driver_params_vec4, write_ir3
+from hcqrt.isa.ir3 import Instruction, assemble, decode
 
 # words of the driver parameters (Mesa's ir3, compute)
 DRIVER_WORDS = {

@@ -7,13 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-ARCH, OUTPUT = sys.argv[1:]
-COMPILER = "NAK" if ARCH.startswith("sm_") else "IR3"
-os.environ.update(DEV=f"NULL:{COMPILER}:{ARCH}", PARALLEL="0", CCACHE="0", DEBUG="0")
+os.environ.update(DEV=f"NULL:{'NAK' if sys.argv[1].startswith('sm_') else 'IR3'}:{sys.argv[1]}")
+os.environ.update(PARALLEL="0", CCACHE="0", DEBUG="0")
 
 from tinygrad import Tensor
 from tinygrad.runtime.support import compiler_mesa
 
+ARCH, OUTPUT = sys.argv[1:]
+COMPILER = "NAK" if ARCH.startswith("sm_") else "IR3"
 IR3_POINTERS = (120, 144, 200)  # in the variant record: addresses of the process that compiled
 
 
