@@ -46,6 +46,11 @@ def numbers() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
+def threads() -> dict[str, Any]:
+    return run("threads")
+
+
+@pytest.fixture(scope="module")
 def profile() -> dict[str, Any]:
     return run("profile")
 
@@ -61,7 +66,7 @@ def strict() -> dict[str, Any]:
 
 
 class TestNumbers:
-    """One process, one open device, a lenient machine; the groups run in this order."""
+    """One process, one open device, a lenient machine that checks caches; the groups run in this order."""
 
     @pytest.mark.parametrize("group", GROUPS)
     def test_they_are_what_numpy_says(self, numbers: dict[str, Any], group: str) -> None:
@@ -90,6 +95,12 @@ class TestNumbers:
         assert seen["programs"] > 100 and seen["bound"] == 2
         assert min(seen[kind] for kind in ("textures", "images", "shared", "constants")) >= 3
         assert seen["private"] == seen["long"] == 1
+
+
+def test_with_the_gpu_beside_the_driver_it_is_right_too(threads: dict[str, Any]) -> None:
+    assert len(threads["verdicts"]) > 15
+    assert {name: verdict for name, verdict in threads["verdicts"].items() if verdict} == {}
+    assert threads["refusals"] == threads["gpu_log"] == []
 
 
 class TestProfile:

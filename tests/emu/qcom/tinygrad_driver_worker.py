@@ -1,6 +1,6 @@
 """A program: runs tinygrad's own Qualcomm driver on the emulated KGSL and Adreno, and prints what came of it as JSON.
 
-Usage: tinygrad_driver_worker.py numbers|profile|queues|strict. It never touches a real device.
+Usage: tinygrad_driver_worker.py numbers|threads|profile|queues|strict. It never touches a real device.
 """
 
 from __future__ import annotations
@@ -70,12 +70,21 @@ def count_kinds(driver: Any, seen: Counter[str]) -> None:
     driver.QCOMProgram, driver.QCOMComputeQueue = Program, Queue
 
 
+def emulated(*, strict: bool = False, threads: int = 1) -> EmulatedSystem:
+    """The same machine whatever the environment says; it checks that what caches may hold was invalidated."""
+    return EmulatedSystem(qcom="a630", strict=strict, threads=threads, seed=threads, check=("caches",))
+
+
+def verdicts_of(*names: str) -> dict[str, str]:
+    return {f"{name} {case[0]}": verdict(case) for name in names for case in GROUPS[name]()}
+
+
 def report(machine: EmulatedSystem, **more: Any) -> dict[str, Any]:
     return {"refusals": machine.refusals, "gpu_log": machine.drivers[0].gpu.log, "stats": machine.stats(), **more}
 
 
 def numbers() -> dict[str, Any]:
-    machine, cleaned, seen = EmulatedSystem(qcom="a630", strict=False), [], Counter[str]()
+    machine, cleaned, seen = emulated(), [], Counter[str]()
     count_kinds(tinygrad_machine.install(machine, cleaned), seen)
     with Context(IMAGE=1):  # asked when the device opens; the kernels ask again
         device: Any = Device["QCOM"]
@@ -91,15 +100,24 @@ def numbers() -> dict[str, Any]:
     )
 
 
+def threads() -> dict[str, Any]:
+    """The GPU in a thread of its own, which is what the driver expects of a device."""
+    machine = emulated(threads=2)
+    tinygrad_machine.install(machine, [])
+    verdicts = verdicts_of("sequences", "jit", "external", "many")
+    Device["QCOM"].synchronize()
+    return report(machine, verdicts=verdicts)
+
+
 def profile() -> dict[str, Any]:
     """PROFILE=1: two stamps around each kernel, in graphs too, all of which must lie in the order of the queue."""
     atexit.unregister(tinygrad_device.finalize_profile)  # writes a file and starts a viewer
-    machine = EmulatedSystem(qcom="a630", strict=False)
+    machine = emulated()
     tinygrad_machine.install(machine, [])
     device: Any = Device["QCOM"]
     timer = machine.read_text(f"{tinygrad_machine.SYSFS}kgsl-3d0/idle_timer")
     began = machine.clock_ns() / 1000
-    verdicts = {f"{name} {case[0]}": verdict(case) for name in ("sequences", "jit") for case in GROUPS[name]()}
+    verdicts = verdicts_of("sequences", "jit")
     device.synchronize()
     ended = machine.clock_ns() / 1000
     events = tinygrad_device.Compiled.profile_events
@@ -179,7 +197,7 @@ def stamps(device: Any) -> dict[str, Any]:
 
 
 def queues() -> dict[str, Any]:
-    machine = EmulatedSystem(qcom="a630", strict=False)
+    machine = emulated()
     tinygrad_machine.install(machine, [])
     device: Any = Device["QCOM"]
     return report(machine, **wait_late(device), **full_queue(device), **patched(device), **stamps(device))
@@ -226,7 +244,7 @@ def renew(device: Any) -> None:
 
 def strict() -> dict[str, Any]:
     """What a strict machine says to each mistake when the ones before it are mended; then numbers with none left."""
-    machine, texts = EmulatedSystem(qcom="a630"), {}
+    machine, texts = emulated(strict=True), {}
     mender = Mender(tinygrad_machine.install(machine, []))
     with Context(IMAGE=1):
         device: Any = Device["QCOM"]
@@ -239,12 +257,11 @@ def strict() -> dict[str, Any]:
             texts[mistake] = str(refusal)
             renew(device)
         mender.mended.add(mistake)
-    names = ("reduce", "matmul", "networks", "sequences", "images", "jit")
-    verdicts = {f"{name} {case[0]}": verdict(case) for name in names for case in GROUPS[name]()}
+    verdicts = verdicts_of("reduce", "matmul", "networks", "sequences", "images", "jit")
     return report(machine, texts=texts, verdicts=verdicts)
 
 
 MODES: dict[str, Callable[[], dict[str, Any]]] = {
-    "numbers": numbers, "profile": profile, "queues": queues, "strict": strict,
+    "numbers": numbers, "threads": threads, "profile": profile, "queues": queues, "strict": strict,
 }  # fmt: skip
 print(json.dumps(MODES[sys.argv[1]](), default=str))
