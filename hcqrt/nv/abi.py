@@ -40,8 +40,8 @@ def version_text(version: Version) -> str:
 def find_release(driver: str, override: str) -> tuple[Version, bool]:
     """The release whose layouts to use for `driver`, and whether it is the very one that was asked for.
 
-    An unknown patch takes the newest of its branch. The newest, and not the last one before the driver's number: unknown patches are mostly newer than the tables, and
-    the numbers of beta drivers do not tell what they hold (550.40.53 has the layouts of 550.54.14).
+    An unknown patch takes the newest of its branch, and not the last one before its number: patches that the tables do
+    not have are mostly newer, and a beta driver's number does not tell what it holds (550.40.53 has 550.54.14's).
 
     Raises:
         DriverError: the branch is unknown; the text says which are known and how to go on all the same.

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hcqrt.autogen.nv.ioctls import CONTROLS
-from hcqrt.autogen.nv.status import NV_ERR_NOT_SUPPORTED, NV_ERR_OBJECT_NOT_FOUND
+from hcqrt.autogen.nv.status import (
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_NOT_SUPPORTED,
+    NV_ERR_OBJECT_NOT_FOUND,
+)
 from hcqrt.emu.nv.abi import Refused, control_names
 from hcqrt.emu.nv.rm import controls_debug, controls_fifo, controls_gpu, controls_gr
 from hcqrt.emu.nv.rm.tree import Client, Resource
@@ -55,9 +59,11 @@ def control_object(file: NvFile, client: Client, a: Any) -> None:
 
 def check_size(driver: NvDriver, name: str, a: Any) -> None:
     """The caller must send exactly the size that this version's parameters have, whoever would take the command."""
+    if bool(a.paramsSize) != bool(a.params):
+        raise Refused(NV_ERR_INVALID_ARGUMENT, f"{a.paramsSize} bytes at {a.params:#x}")
     struct_name = CONTROLS[name][1] if name else None
     if struct_name is None:
         return
     size = driver.abi.size(struct_name)
-    if a.paramsSize != size or not a.params:
+    if a.paramsSize != size:
         raise Refused(driver.abi.control_size_status, f"{name}: {a.paramsSize} bytes sent, {size} expected")

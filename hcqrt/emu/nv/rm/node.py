@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno as errno_codes
 from typing import TYPE_CHECKING, Any
 
+from hcqrt.autogen.nv.ioctls import ESCAPES
 from hcqrt.emu.files import EmulatedFile, os_error
 from hcqrt.emu.nv.abi import Refused
 from hcqrt.emu.nv.board import Board
@@ -47,14 +48,14 @@ class NvFile(EmulatedFile):
 
     def command(self, call: Call, argument: int) -> int | None:
         assert isinstance(call, RmCall)
-        handler = HANDLERS.get(call.name)
-        if handler is None:
-            self.driver.refusals.append(f"{call.name} on {self.path} (request {call.request:#x})")
-            raise os_error(errno_codes.EINVAL, f"{call.name} on {self.path}: not known to the emulated driver")
-        if call.struct is None or not call.address:
+        if call.name in ESCAPES and (call.struct is None or not call.address):
             raise os_error(
                 errno_codes.EINVAL, f"{call.name} on {self.path}: request {call.request:#x} has a wrong size"
             )
+        handler = HANDLERS.get(call.name)
+        if handler is None or call.struct is None:
+            self.driver.refusals.append(f"{call.name} on {self.path} (request {call.request:#x})")
+            raise os_error(errno_codes.EINVAL, f"{call.name} on {self.path}: not known to the emulated driver")
         if self.kind not in handler.kinds:
             raise os_error(errno_codes.EINVAL, f"{call.name} on {self.path}: not for this kind of node")
         a: Any = call.struct.from_address(call.address)
