@@ -7,12 +7,13 @@ import warnings
 from ctypes import sizeof
 from typing import Any
 
-from hcqrt.autogen.nv import ioctls, layout
+from hcqrt.autogen.nv import constant, ioctls, layout, status
 from hcqrt.autogen.nv.releases import RELEASES
 from hcqrt.errors import DriverError
 from hcqrt.ioctl import Ioctl, iowr
 
 Version = tuple[int, ...]
+FIRST_MOVED_STATUS = 0x7C  # nvstatuscodes.h: all below are the same in every release
 
 
 def parse_version(text: str) -> Version:
@@ -97,7 +98,16 @@ class Abi:
         self.release = choose_release(driver, override)
         own = version_text(self.release) == driver
         self.text = f"driver {driver}" + ("" if own else f" with the layouts of {version_text(self.release)}")
+        self.classes = dict(ioctls.CLASSES)  # and those that a generation brings along
         self._calls: dict[str, Ioctl[Any]] = {}
+
+    def status_name(self, code: int) -> str:
+        """The name of a status at this release (some have moved); empty where no release has it."""
+        name = status.NV_STATUS.get(code, "")
+        if code < FIRST_MOVED_STATUS or not name or constant(name, self.release) == code:
+            return name
+        names = (n for n in vars(status) if n.startswith("NV_ERR_"))
+        return next((n for n in names if constant(n, self.release) == code), name)
 
     def struct(self, name: str) -> Any:
         """The ctypes class of a struct at this release."""
@@ -125,5 +135,5 @@ class Abi:
 
     def alloc_class(self, name: str) -> tuple[int, Any]:
         """(class number, alloc params struct or None) of an RM class."""
-        number, struct_name = ioctls.CLASSES[name]
+        number, struct_name = self.classes[name]
         return number, None if struct_name is None else self.struct(struct_name)

@@ -6,7 +6,6 @@ from contextlib import ExitStack, suppress
 from decimal import Decimal
 from typing import Any
 
-from hcqrt.autogen.nv import ioctls
 from hcqrt.bits import align_up
 from hcqrt.config import Config
 from hcqrt.core.alloc import FencedRing
@@ -18,6 +17,7 @@ from hcqrt.fileio import System
 from hcqrt.nv import memory as nv_memory
 from hcqrt.nv.arch import chip_for
 from hcqrt.nv.channel import COMPUTE_GROUP, CONTEXT_WINDOW_BYTES, COPY_GROUP, Channel, best_class
+from hcqrt.nv.confidential import check_not_confidential
 from hcqrt.nv.discover import (
     add_subdevice,
     identify,
@@ -81,6 +81,7 @@ class NVDevice(HCQDevice):
         who = identify(rm, self.subdevice)
         self.uuid, self.model, self.chip = who.uuid, who.model, chip_for(who.sm_version)
         arch = self.chip.arch
+        check_not_confidential(rm, arch)
         self.arch, self.qmd_layout = self.chip.name, arch.qmd
         self.schedule_word = header(COMPUTE, *arch.schedule, IMMD)
         self.shared_window_va, self.local_window_va = arch.shared_window_va, arch.local_window_va
@@ -100,9 +101,10 @@ class NVDevice(HCQDevice):
         self._ask_sizes()
 
     def _choose_classes(self, device: int) -> None:
+        arch, known = self.chip.arch, self.rm.abi.classes
+        known.update(arch.own_classes)
         listed = class_list(self.rm, device)
-        numbers = {name: number for name, (number, _) in ioctls.CLASSES.items()}
-        arch = self.chip.arch
+        numbers = {name: number for name, (number, _) in known.items()}
         self.channel_class_name = best_class(arch.channel_classes, listed, numbers, "channel")
         self.compute_class_name = best_class(arch.compute_classes, listed, numbers, "compute")
         self.copy_class_name = best_class(arch.copy_classes, listed, numbers, "copy")

@@ -12,6 +12,7 @@ from hcqrt.core.info import DeviceInfo
 from hcqrt.errors import NO_HARDWARE, DeviceNotFound, DriverError, HCQError
 from hcqrt.fileio import FileIOInterface, System
 from hcqrt.nv.arch import chip_for
+from hcqrt.nv.confidential import check_not_confidential
 from hcqrt.nv.rm import CTL, RmClient
 from hcqrt.nv.uvm import NODE as UVM_NODE
 
@@ -224,6 +225,7 @@ def look_at(rm: RmClient, index: int, card: Card) -> DeviceInfo:
                 who = identify(rm, subdevice)
                 facts: dict[str, Any] = dict(model=who.model, uuid=uuid_text(who.uuid))
                 chip = chip_for(who.sm_version)
+                check_not_confidential(rm, chip.arch)
             finally:
                 rm.free(device, rm.root)
     except (DeviceNotFound, DriverError) as failure:

@@ -1,0 +1,41 @@
+"""Confidential computing: GPUs whose memory the host cannot see are not used. Source: nv-driver facts 13."""
+
+from __future__ import annotations
+
+from hcqrt.autogen.nv import consts, status
+from hcqrt.errors import DriverError, IoctlError, RMError
+from hcqrt.nv.arch import Arch
+from hcqrt.nv.rm import RmClient
+
+ABSENT = (status.NV_ERR_INVALID_CLASS, status.NV_ERR_NOT_SUPPORTED)  # the driver or the machine does not know of it
+
+
+def check_not_confidential(rm: RmClient, arch: Arch) -> None:
+    """Raise DriverError when the driver runs its GPUs confidentially, or does not let clients use them yet."""
+    if not arch.confidential:
+        return
+    try:
+        handle = rm.alloc("NV_CONFIDENTIAL_COMPUTE", rm.root)
+    except IoctlError:
+        return  # a sandbox that does not pass it on
+    except RMError as error:
+        if error.status in ABSENT:
+            return
+        raise
+    try:
+        feature = rm.control(handle, "NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES").ccFeature
+        if feature == consts.NV_CONF_COMPUTE_SYSTEM_FEATURE_HCC_ENABLED:
+            raise DriverError(
+                f"the driver runs its GPUs in confidential computing mode (ccFeature {feature}): their memory cannot "
+                f"be mapped, which hcqrt needs; {rm.abi.text}; switch the mode off with nvidia-smi conf-compute"
+            )
+        if feature == consts.NV_CONF_COMPUTE_SYSTEM_FEATURE_DISABLED:
+            return
+        state = rm.control(handle, "NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE")
+        if not state.bAcceptClientRequest:
+            raise DriverError(
+                f"the driver's GPUs do not accept clients yet (ccFeature {feature}, not ready); {rm.abi.text}; "
+                "set them ready with nvidia-smi conf-compute -srs 1"
+            )
+    finally:
+        rm.free(handle, rm.root)
