@@ -131,7 +131,10 @@ def read_chain(trees: Sequence[Tree], scratch: Path) -> list[Driver]:
 
 
 def read_drivers(trees: Iterable[Tree], tables_of_facts: Iterable[Tree], scratch: Path) -> list[Driver]:
-    """Every driver, ascending: the trees, read by as many processes as there are cores, and what only tables know."""
+    """Every driver, ascending: the trees, read by as many processes as there are cores, and what only tables know.
+
+    What a table says is what changed since the release before, so that one must have a tree.
+    """
     ordered = sorted(trees, key=lambda pair: version_tuple(pair[0]))
     if not ordered:
         raise GeneratorError("no driver tree: give --drivers or --driver")
@@ -140,10 +143,11 @@ def read_drivers(trees: Iterable[Tree], tables_of_facts: Iterable[Tree], scratch
     with ProcessPoolExecutor(len(chains)) as pool:
         parts = list(pool.map(read_chain, chains, [scratch] * len(chains)))
     drivers = [driver for part in parts for driver in part]
-    for version, table in sorted(tables_of_facts, key=lambda pair: version_tuple(pair[0])):
-        if version_tuple(version) <= version_tuple(drivers[-1].version):
-            raise GeneratorError(f"{version} is not newer than {drivers[-1].version}: a table only adds to the trees")
-        drivers.append(driver_from_table(version, table, drivers[-1]))
+    for version, table in tables_of_facts:
+        older = [driver for driver in drivers if version_tuple(driver.version) < version_tuple(version)]
+        if not older or older[-1].source or version in (driver.version for driver in drivers):
+            raise GeneratorError(f"{version} needs a tree of the release before it, and none of its own")
+        drivers.insert(len(older), driver_from_table(version, table, older[-1]))
     return drivers
 
 

@@ -38,10 +38,6 @@ ERRNO_HINTS = {
 ABI_STATUSES = (status.NV_ERR_INVALID_ARGUMENT, status.NV_ERR_INVALID_PARAM_STRUCT)
 
 
-def status_text(code: int) -> str:
-    return f"{status.NV_STATUS.get(code, 'unknown status')} ({code:#x})"
-
-
 def running_version(system: System, fd: FileIOInterface) -> str:
     """The version of the running kernel module, never of a library: asked, or else read where the module shows it."""
     try:
@@ -93,8 +89,9 @@ class RmClient:
     ) -> DriverError:
         """The exception for a status other than NV_OK."""
         notes = [note for note in (hint, HINTS.get(code, "")) if note]
-        text = f"{what}: {status_text(code)}; {self.abi.text}" + "".join(f"; {note}" for note in notes)
-        name = status.NV_STATUS.get(code, "")
+        name = self.abi.status_name(code)
+        shown = f"{name or 'unknown status'} ({code:#x})"
+        text = f"{what}: {shown}; {self.abi.text}" + "".join(f"; {note}" for note in notes)
         return kind(text, request=request or what, status=code, status_name=name)
 
     def issue(self, call: Ioctl[Any], argument: Any, hint: str = "", fd: FileIOInterface | None = None) -> None:

@@ -94,3 +94,16 @@ def test_every_call_is_bound_to_its_struct() -> None:
     assert number == 0xC461 and params is None
     with pytest.raises(KeyError, match="NO_SUCH"):
         abi.struct("NO_SUCH_STRUCT")
+
+
+def test_statuses_go_by_the_names_that_the_running_driver_has() -> None:
+    moved = [(Abi(driver).status_name(0x8B), driver) for driver in ("580.95.05", "580.105.08", "595.45.04")]
+    # 580.95.05 has no such status: then the newest name is better than none
+    assert moved == [
+        ("NV_ERR_OPERATION_ABORTED", "580.95.05"),
+        ("NV_ERR_DMA_XFER_FAILED", "580.105.08"),
+        ("NV_ERR_OPERATION_ABORTED", "595.45.04"),
+    ]
+    assert Abi("550.163.01").status_name(0x81) == "NV_ERR_NVSWITCH_FABRIC_NOT_READY"
+    assert Abi("535.54.03").status_name(0x1F) == "NV_ERR_INVALID_ARGUMENT"
+    assert Abi("535.54.03").status_name(0xABCD) == ""
