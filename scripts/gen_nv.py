@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from gen import nv_tables as tables
 from gen.clang import GeneratorError
-from gen.nv_classes import TREE, ClassReader, usermode_module
+from gen.nv_classes import TREE, ClassReader, host_text, usermode_module
 from gen.nv_driver import Driver, DriverReader, reads_alike, version_tuple
 from gen.nv_facts import driver_from_table
 from gen.nv_modules import (
@@ -98,8 +98,10 @@ def outputs(drivers: list[Driver], classes: ClassReader) -> dict[str, str]:
         "qmd": classes.qmd_text(),
     }
     newest = [driver for driver in drivers if not driver.source][-1]
-    headers = [f"open-gpu-kernel-modules {newest.version} {n}" for n in ("clc361.h", "clc461.h")]
-    texts["clc461"] = usermode_module(newest.usermode, headers)
+    tree = f"open-gpu-kernel-modules {newest.version}"
+    texts["clc461"] = usermode_module(newest.usermode, [f"{tree} {n}" for n in ("clc361.h", "clc461.h")])
+    for number in tables.DRIVER_HOSTS:
+        texts[f"cl{number}"] = host_text(number, f"{tree} cl{number}.h", newest.hosts[number])
     for number, folder in tables.CLASS_HEADERS.items():
         texts[f"cl{number}"] = classes.class_text(number, folder)
     files = {f"nv/{name}.py": text for name, text in texts.items()}

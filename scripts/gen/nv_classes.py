@@ -52,13 +52,7 @@ class ClassReader:
     def class_text(self, number: str, folder: str) -> str:
         path = f"{folder}/cl{number}.h"
         entries, others = self.entries(path, f"NV{number.upper()}_")
-        name = next((n for n, v in others.items() if v == int(number, 16)), None)
-        if name is None:
-            raise GeneratorError(f"{path}: no macro names the class number")
-        host = folder == "host"
-        constants = [n for n in entries if host and (n == "NUMBER_OF_SUBCHANNELS" or n.endswith("__SIZE"))]
-        sorted_out = class_tables(entries, tables.HOST_FORMATS if host else (), constants)
-        return class_module(number, name, [f"{TREE} {path}"], sorted_out)
+        return class_text(number, f"{TREE} {path}", entries, others, host=folder == "host")
 
     def qmd_text(self) -> str:
         fields: dict[str, Any] = {}
@@ -71,6 +65,23 @@ class ClassReader:
                 key = version if plain else f"{version}@{number.upper()}"
                 fields[key], values[key] = found, meanings
         return qmd_module([f"{TREE} compute/cl{n}qmd.h" for n in tables.QMD_HEADERS], fields, values)
+
+
+def host_text(number: str, source: str, values: Mapping[str, Any]) -> str:
+    """A host class whose header is in the driver tree."""
+    prefix = f"NV{number.upper()}_"
+    entries = {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}
+    others = {n: v for n, v in values.items() if not n.startswith(prefix)}
+    return class_text(number, source, entries, others, host=True)
+
+
+def class_text(number: str, source: str, entries: dict[str, Any], others: Mapping[str, Any], *, host: bool) -> str:
+    name = next((n for n, v in others.items() if v == int(number, 16)), None)
+    if name is None:
+        raise GeneratorError(f"{source}: no macro names the class number")
+    constants = [n for n in entries if host and (n == "NUMBER_OF_SUBCHANNELS" or n.endswith("__SIZE"))]
+    sorted_out = class_tables(entries, tables.HOST_FORMATS if host else (), constants)
+    return class_module(number, name, [source], sorted_out)
 
 
 def class_module(number: str, name: str, inputs: list[str], sorted_out: ClassTables) -> str:

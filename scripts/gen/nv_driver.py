@@ -30,6 +30,9 @@ class Driver:
     robust: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     usermode: dict[str, Value] = field(default_factory=dict)
+    hosts: dict[str, dict[str, Value]] = field(
+        default_factory=dict
+    )  # host class -> its constants, in the header's order
     records: dict[str, Record] = field(default_factory=dict)
     typedefs: dict[str, str] = field(default_factory=dict)  # curated name -> the record that it stands for
     read: dict[str, str] = field(default_factory=dict)  # path -> sha256
@@ -120,6 +123,8 @@ class DriverReader:
             for name in names[header]:
                 if values.get(name) == wanted and not name.upper().startswith(tag):
                     self.driver.classes[name] = wanted
+            if f"{wanted:04x}" in tables.DRIVER_HOSTS:
+                self.driver.hosts[f"{wanted:04x}"] = {n: values[n] for n in names[header] if n in values}
             if wanted & 0xFF == 0x61:
                 self.driver.usermode |= {n: values[n] for n in names[header] if n in values and n.startswith(tag + "_")}
 

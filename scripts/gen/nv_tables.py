@@ -221,13 +221,15 @@ CONTROL_STRUCTS: dict[str, str | None] = {
     "NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO": "NV2080_CTRL_INTERNAL_STATIC_GR_GET_INFO_PARAMS",
 }
 
-# Class headers: number -> (folder in the class tree, or None for the driver tree; names that are no methods).
+# Class headers: number -> folder in the class tree. Names that are no methods.
 HOST_FORMATS = ("GP_ENTRY0", "GP_ENTRY1", "DMA")
 CLASS_HEADERS = {
     **dict.fromkeys(("c46f", "c56f", "c76f"), "host"),
     **dict.fromkeys(("c5c0", "c6c0", "c7c0", "c9c0", "cbc0", "cdc0", "cec0"), "compute"),
     **dict.fromkeys(("c5b5", "c6b5", "c7b5", "c8b5", "c9b5", "cab5"), "dma-copy"),
 }
+# Host classes whose header is in the driver tree only. They declare what changed: the rest is c56f's.
+DRIVER_HOSTS = ("c86f", "c96f", "ca6f")
 QMD_HEADERS = ("c3c0", "c5c0", "c6c0", "c7c0", "c9c0", "cbc0", "cdc0", "cec0")
 # The class whose header stands for a QMD version (the default is the first of QMD_HEADERS that has it).
 QMD_HOME = {"V03_00": "c7c0"}

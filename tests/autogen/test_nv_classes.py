@@ -146,6 +146,21 @@ def test_copy_offsets_of_the_engine_sheet() -> None:
     assert "SET_SEMAPHORE_PAYLOAD_UPPER" not in module("c6b5").METHODS
 
 
+@pytest.mark.parametrize("number", ["c86f", "c96f", "ca6f"])
+def test_host_classes_of_the_driver_tree(number: str) -> None:
+    """They say less than c56f, and of the same methods the same, but for 57-bit addresses and one ring opcode."""
+    cl = module(number)
+    assert int(number, 16) == cl.CLASS
+    assert all(clc56f.METHODS[name] == offset for name, offset in cl.METHODS.items())
+    assert cl.FIELDS["SEM_ADDR_HI"] == {"OFFSET": (24, 0)}
+    assert clc56f.FIELDS["SEM_ADDR_HI"] == {"OFFSET": (7, 0)}
+    for group in ("SEM_EXECUTE", "SEM_ADDR_LO"):
+        assert cl.FIELDS[group].items() <= clc56f.FIELDS[group].items()
+    assert cl.FIELDS["GP_ENTRY0"]["PB_EXTENDED_BASE_OPERAND"] == (24, 8)
+    assert cl.VALUES["GP_ENTRY1"]["OPCODE"]["SET_PB_SEGMENT_EXTENDED_BASE"] == 4
+    assert "GP_ENTRY0" not in cl.METHODS
+
+
 COMPUTE = ("c5c0", "c6c0", "c7c0", "c9c0", "cbc0", "cdc0", "cec0")
 COPY = ("c5b5", "c6b5", "c7b5", "c8b5", "c9b5", "cab5")
 
