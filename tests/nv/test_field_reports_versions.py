@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +116,27 @@ def test_5_every_struct_has_the_size_of_the_running_driver(
     assert sent["NV2080_CTRL_CMD_GPU_GET_NAME_STRING"] == size_in_facts(
         "NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS", version
     )
+
+
+def guarded(driver: str, abi: str) -> subprocess.CompletedProcess[str]:
+    """The vector add of guarded_worker.py in a process of its own: touching a guard ends it."""
+    worker = Path(__file__).with_name("guarded_worker.py")
+    return subprocess.run(
+        [sys.executable, str(worker), driver, abi], capture_output=True, text=True, timeout=60, cwd=worker.parents[2],
+        env={**os.environ, "PYTHONPATH": str(worker.parents[2])},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("driver", ["535.54.03", "570.195.03", "575.51.02", "580.95.05", "595.45.04", "610.43.02"])
+def test_5_with_each_struct_ending_at_a_guard_a_vector_add_works(driver: str) -> None:
+    run = guarded(driver, "")
+    assert (run.returncode, run.stdout) == (0, "added\n"), run.stderr
+
+
+def test_5_a_struct_that_is_too_short_runs_into_the_guard() -> None:
+    """535.86.05 takes 56 bytes more of channel parameters than 535.54.03: the one that ends at a guard is too short."""
+    run = guarded("535.86.05", "535.54.03")
+    assert (run.returncode, run.stdout) == (-signal.SIGSEGV, ""), run.stderr
 
 
 def test_5_two_machines_with_two_drivers_work_in_one_process(machine: Machine) -> None:
