@@ -146,7 +146,7 @@ class NVProgram(HCQProgram):
             registers=kernel.registers,
             barriers=kernel.barriers,
             shared_bytes=shared,
-            sm_configs=chip.carve_out(shared, threads),
+            sm_configs=chip.carve_out(shared, threads, self.dev.warps_per_sm),
             local_low=kernel.local_low,
             local_high=kernel.local_high,
             bank0_bytes=self.bank0_bytes,

@@ -23,7 +23,7 @@ CLASSES = {  # chip -> channel, compute, copy class, best first
     "sm_121": ((0xCA6F, 0xC96F), (0xCEC0,), (0xCAB5,)),
 }
 FIRST_PARAMETER = {75: 0x160, 80: 0x160, 86: 0x160, 87: 0x160, 89: 0x160, 90: 0x210}  # later: 0x380
-SMS = {  # chip -> carve-outs in KiB, warps and blocks per SM, SASS version
+SMS = {  # chip -> carve-outs in KiB, warps (as the driver says) and blocks per SM, SASS version
     "sm_75": ((32, 64), 32, 16, 0x75),
     "sm_80": ((0, 8, 16, 32, 64, 100, 132, 164), 64, 32, 0x80),
     "sm_86": ((0, 8, 16, 32, 64, 100), 48, 16, 0x86),
@@ -56,7 +56,8 @@ def test_every_chip_has_its_row():
 @pytest.mark.parametrize("name", SMS)
 def test_what_an_sm_holds(name):
     chip = CHIPS[name]
-    assert (chip.smem_kib, chip.warps_per_sm, chip.blocks_per_sm, chip.sass_version) == SMS[name]
+    carve_outs, _, blocks, sass_version = SMS[name]
+    assert (chip.smem_kib, chip.blocks_per_sm, chip.sass_version) == (carve_outs, blocks, sass_version)
     assert chip.arch.shared_unit == (256 if name == "sm_75" else 128)
     assert all(kib // 4 + 1 < 1 << 6 for kib in chip.smem_kib)  # the field has 6 bits, 7 up to Turing
 
@@ -119,13 +120,13 @@ def test_no_two_chips_answer_to_one_number():
 @pytest.mark.parametrize("name", SMS)
 def test_carve_outs_hold_as_many_blocks_as_the_warps_allow(name):
     chip = CHIPS[name]
-    largest = chip.smem_kib[-1] // 4 + 1
+    largest, warps = chip.smem_kib[-1] // 4 + 1, SMS[name][1]
     for kib, threads in ((0, 32), (1, 1024), (9, 256), (33, 128), (chip.smem_kib[-1], 32)):
-        least, target, most = chip.carve_out(kib * 1024, threads)
+        least, target, most = chip.carve_out(kib * 1024, threads, warps)
         assert most == largest
         assert (least - 1) * 4 >= kib
         assert least in [size // 4 + 1 for size in chip.smem_kib]
         assert least <= target <= most
         room = (target - 1) * 4
-        blocks = min(chip.blocks_per_sm, chip.warps_per_sm // -(-threads // 32))
+        blocks = min(chip.blocks_per_sm, warps // -(-threads // 32))
         assert room >= kib * blocks or room + kib > chip.smem_kib[-1] or target == largest

@@ -161,7 +161,7 @@ def test_field_report_19_the_limit_is_the_chips(sm_version):
     chip = chip_for(sm_version)
     most, reserve, largest = LIMITS[sm_version]
     assert (chip.shared_max, chip.arch.shared_reserve) == (most * KIB, reserve * KIB)
-    assert chip.carve_out(most * KIB + reserve * KIB, 32) == (largest // 4 + 1,) * 3
+    assert chip.carve_out(most * KIB + reserve * KIB, 32, 48) == (largest // 4 + 1,) * 3
 
 
 def test_field_report_19_more_static_memory_than_the_chip_has_is_refused_at_load(dev):

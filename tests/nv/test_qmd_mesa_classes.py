@@ -64,7 +64,7 @@ pytestmark = pytest.mark.skipif(bool(missing_packages()), reason=f"not installed
 def case_of(number: int, spec: QmdSpec) -> dict:
     return {
         "sm": CHIPS[CLASSES[number][0]].sm,
-        "warps": CHIPS[CLASSES[number][0]].warps_per_sm,
+        "warps": 48,
         "compute_class": number,
         "registers": spec.registers,
         "barriers": spec.barriers,

@@ -10,4 +10,4 @@ from hcqrt.nv.arch.turing import KIB
 
 ADA = replace(AMPERE, name="ada", compute_classes=("ADA_COMPUTE_A",), copy_classes=("AMPERE_DMA_COPY_B",))
 
-CHIPS = (Chip(89, (0x809,), ADA, 0x89, SMALL, 99 * KIB, 48, 24),)
+CHIPS = (Chip(89, (0x809,), ADA, 0x89, SMALL, 99 * KIB, 24),)

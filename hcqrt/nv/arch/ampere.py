@@ -30,7 +30,7 @@ AMPERE = replace(
 )
 
 CHIPS = (
-    Chip(80, (0x800, 0x802), AMPERE, 0x80, LARGE, 163 * KIB, 64, 32),
-    Chip(86, (0x806,), AMPERE, 0x86, SMALL, 99 * KIB, 48, 16),
-    Chip(87, (0x807,), AMPERE, 0x87, LARGE, 163 * KIB, 48, 16),
+    Chip(80, (0x800, 0x802), AMPERE, 0x80, LARGE, 163 * KIB, 32),
+    Chip(86, (0x806,), AMPERE, 0x86, SMALL, 99 * KIB, 16),
+    Chip(87, (0x807,), AMPERE, 0x87, LARGE, 163 * KIB, 16),
 )

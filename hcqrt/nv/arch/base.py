@@ -65,7 +65,6 @@ class Chip:
     sass_version: int  # as QMDs name it
     smem_kib: tuple[int, ...]  # carve-outs of shared memory per SM
     shared_max: int  # bytes of one block, with no opt-in
-    warps_per_sm: int
     blocks_per_sm: int
 
     @property
@@ -78,7 +77,7 @@ class Chip:
         sizes = {name: struct.calcsize(text) for name, text in BANK0_FORMATS.items()}
         return max((max(starts) + sizes[name] for name, starts in self.arch.bank0.items()), default=0)
 
-    def carve_out(self, shared_bytes: int, threads: int) -> tuple[int, int, int]:
+    def carve_out(self, shared_bytes: int, threads: int, warps_per_sm: int) -> tuple[int, int, int]:
         """SM_CONFIG_SHARED_MEM_SIZE fields (min, target, max) as KiB / 4 + 1 for blocks of this size.
 
         The target holds as many blocks as the warps of the SM allow; max is the largest there is, since a smaller one
@@ -86,7 +85,7 @@ class Chip:
         """
         kib = -(-shared_bytes // 1024)
         least = next(size for size in self.smem_kib if size >= kib)
-        by_warps = max(1, min(self.blocks_per_sm, self.warps_per_sm // max(1, -(-threads // 32))))
+        by_warps = max(1, min(self.blocks_per_sm, warps_per_sm // max(1, -(-threads // 32))))
         blocks = max(1, min(by_warps, self.smem_kib[-1] // kib if kib else by_warps))
         target = next(size for size in self.smem_kib if size >= kib * blocks)
         return least // 4 + 1, target // 4 + 1, self.smem_kib[-1] // 4 + 1

@@ -53,8 +53,8 @@ BLACKWELL_RTX = replace(
 )
 
 CHIPS = (
-    Chip(100, (0xA00,), BLACKWELL, 0xA0, HUGE, 227 * KIB, 64, 32),
-    Chip(103, (0xA03,), BLACKWELL, 0xA3, HUGE, 227 * KIB, 64, 32),
-    Chip(120, (0xA04, 0xC00), BLACKWELL_RTX, 0xA4, SMALL, 99 * KIB, 48, 24),
-    Chip(121, (0xC01,), BLACKWELL_RTX, 0xC1, SMALL, 99 * KIB, 48, 24),
+    Chip(100, (0xA00,), BLACKWELL, 0xA0, HUGE, 227 * KIB, 32),
+    Chip(103, (0xA03,), BLACKWELL, 0xA3, HUGE, 227 * KIB, 32),
+    Chip(120, (0xA04, 0xC00), BLACKWELL_RTX, 0xA4, SMALL, 99 * KIB, 24),
+    Chip(121, (0xC01,), BLACKWELL_RTX, 0xC1, SMALL, 99 * KIB, 24),
 )

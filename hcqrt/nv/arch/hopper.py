@@ -35,4 +35,4 @@ HOPPER = replace(
     confidential=True,
 )  # fmt: skip
 
-CHIPS = (Chip(90, (0x900,), HOPPER, 0x90, HUGE, 227 * KIB, 64, 32),)
+CHIPS = (Chip(90, (0x900,), HOPPER, 0x90, HUGE, 227 * KIB, 32),)

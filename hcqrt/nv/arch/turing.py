@@ -38,4 +38,4 @@ TURING = Arch(
     shared_unit=256,
 )
 
-CHIPS = (Chip(75, (0x705,), TURING, 0x75, (32, 64), 64 * KIB, 32, 16),)
+CHIPS = (Chip(75, (0x705,), TURING, 0x75, (32, 64), 64 * KIB, 16),)
