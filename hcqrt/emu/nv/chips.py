@@ -1,26 +1,16 @@
-"""The chips that the emulated NVIDIA driver knows: one value each."""
+"""The chips that the emulated NVIDIA driver knows: one value each, and nothing else in the emulator asks which."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hcqrt.emu.nv import limits
+from hcqrt.emu.nv.chip_classes import CHANNELS, COMPUTES, COPIES, ENGINES, OTHERS, SAME_AS, USERMODES
+from hcqrt.emu.nv.limits import SmLimits
+
 MIB = 1 << 20
 GIB = 1 << 30
-
-# What NV0080_CTRL_CMD_GPU_GET_CLASSLIST lists for GA102: g_gpu_class_list.c of release 580.65.06. The classes of
-# engines are listed by every driver, the engine-less and the generic ones only from that release on.
-GA102_ENGINE_CLASSES = (
-    0x0040, 0x0060, 0x0070, 0x0073, 0x007D, 0x00DE, 0x503B, 0x503C, 0x5080, 0x50A0, 0x844C, 0x902D, 0x9067, 0x9072,
-    0x9074, 0x9096, 0x90E6, 0x90E7, 0x90EC, 0x90F1, 0xA06C, 0xA080, 0xA081, 0xA084, 0xA140, 0xC076, 0xC361, 0xC365,
-    0xC369, 0xC36F, 0xC372, 0xC461, 0xC46F, 0xC561, 0xC56F, 0xC670, 0xC671, 0xC673, 0xC67A, 0xC67B, 0xC67D, 0xC67E,
-    0xC77F, 0xC797, 0xC7B0, 0xC7B5, 0xC7B7, 0xC7C0, 0xC7FA, 0xCB33,
-)  # fmt: skip
-GA102_OTHER_CLASSES = (
-    0x0000, 0x0001, 0x0002, 0x0004, 0x0005, 0x000F, 0x0020, 0x003E, 0x003F, 0x0041, 0x0050, 0x0071, 0x0076, 0x0078,
-    0x0079, 0x007E, 0x0080, 0x0081, 0x0082, 0x0083, 0x0090, 0x0092, 0x00B1, 0x00C2, 0x00DA, 0x00DB, 0x00E0, 0x00F1,
-    0x00F3, 0x00F8, 0x00F9, 0x00FB, 0x00FE, 0x0100, 0x0101, 0x2080, 0x2081, 0x2082, 0x208F, 0x30F1, 0x402C, 0x83DE,
-    0x900E, 0x9010, 0x906F, 0x90CC, 0x90CD, 0x90CE, 0xB1CC, 0xB2CC, 0xC574, 0xC637, 0xC638, 0xC639, 0xC640, 0xC763,
-)  # fmt: skip
+GB202_TOKEN_BITS = 1 << 30  # dev_vm.h of gb202: NV_VIRTUAL_FUNCTION_DOORBELL_RUNLIST_DOORBELL_ENABLE
 
 
 @dataclass(frozen=True)
@@ -28,32 +18,63 @@ class Chip:
     """What one chip is. `tpcs` and what follows describe a board, and an `EmulatedSystem` entry may change them."""
 
     name: str
+    codename: str
     sm: int  # 86
     sm_version: int  # NV2080_CTRL_GR_INFO_INDEX_SM_VERSION
+    sass_version: int  # what a launch descriptor may say its code is for, or less
     architecture: int  # MC_GET_ARCH_INFO
     implementation: int
-    revision: int
     pci_device: int
     model: str
-    channel_classes: tuple[int, ...]
-    compute_class: int
-    copy_class: int
-    usermode_classes: tuple[int, ...]
-    engine_classes: tuple[int, ...]
-    other_classes: tuple[int, ...]
+    limits: SmLimits
     copy_engines: int
     max_gpcs: int
     max_tpcs_per_gpc: int
-    sms_per_tpc: int
     cores_per_sm: int
-    max_subcontexts: int
-    max_channels: int
-    va_bits: int
-    peer_access: bool  # between cards of this kind: consumer drivers forbid it
-    bar1_bytes: int
     tpcs: int
     warps_per_sm: int
     memory_bytes: int
+    bar1_bytes: int = 256 * MIB
+    peer_access: bool = False  # over PCIe: consumer drivers forbid it
+    va_bits: int = 49
+    token_bits: int = 0  # set in every work-submit token
+    userd_with_ring: bool = False  # USERD in system memory wants the ring there too (nv-driver.md §8)
+    first_driver: tuple[int, ...] = ()
+    revision: int = 0xA1
+    sms_per_tpc: int = 2
+    max_subcontexts: int = 64
+    max_channels: int = 2048
+    nvlink: str = ""  # cards with the same name here are NVLink peers
+    confidential: bool = False
+
+    @property
+    def engine_classes(self) -> tuple[int, ...]:
+        """What every driver lists."""
+        return ENGINES[SAME_AS.get(self.codename, self.codename)]
+
+    @property
+    def other_classes(self) -> tuple[int, ...]:
+        """What drivers with the long list add."""
+        return OTHERS[SAME_AS.get(self.codename, self.codename)]
+
+    def classes(self, known: frozenset[int]) -> tuple[int, ...]:
+        return tuple(number for number in self.engine_classes if number in known)
+
+    @property
+    def channel_classes(self) -> tuple[int, ...]:
+        return self.classes(CHANNELS)
+
+    @property
+    def usermode_classes(self) -> tuple[int, ...]:
+        return self.classes(USERMODES)
+
+    @property
+    def compute_classes(self) -> tuple[int, ...]:
+        return self.classes(COMPUTES)
+
+    @property
+    def copy_classes(self) -> tuple[int, ...]:
+        return self.classes(COPIES)
 
     @property
     def gpcs(self) -> int:
@@ -74,37 +95,66 @@ class Chip:
         return self.tpcs * self.sms_per_tpc
 
 
-CHIPS = {
-    chip.name: chip
-    for chip in (
-        Chip(
-            name="sm_86",
-            sm=86,
-            sm_version=0x806,
-            architecture=0x170,
-            implementation=2,
-            revision=0xA1,
-            pci_device=0x2206,
-            model="NVIDIA GeForce RTX 3080",
-            channel_classes=(0xC36F, 0xC46F, 0xC56F),
-            compute_class=0xC7C0,
-            copy_class=0xC7B5,
-            usermode_classes=(0xC361, 0xC461, 0xC561),
-            engine_classes=GA102_ENGINE_CLASSES,
-            other_classes=GA102_OTHER_CLASSES,
-            copy_engines=5,
-            max_gpcs=7,
-            max_tpcs_per_gpc=6,
-            sms_per_tpc=2,
-            cores_per_sm=128,
-            max_subcontexts=64,
-            max_channels=2048,
-            va_bits=49,
-            peer_access=False,
-            bar1_bytes=256 * MIB,
-            tpcs=34,
-            warps_per_sm=48,
-            memory_bytes=8 * GIB,
-        ),
-    )
-}
+# Architecture numbers: ctrl2080mc.h. Classes and copy engines: nv-driver.md §3. Warps and carve-outs: nv-engine.md §6.
+# PCI numbers and names: the supported products of the driver's README. Shapes of the boards: their data sheets.
+ALL = (
+    Chip(
+        name="sm_75", codename="TU102", sm=75, sm_version=0x705, sass_version=0x75, architecture=0x160,
+        implementation=2, pci_device=0x1E07, model="NVIDIA GeForce RTX 2080 Ti", limits=limits.TURING, copy_engines=5,
+        max_gpcs=6, max_tpcs_per_gpc=6, cores_per_sm=64, tpcs=34, warps_per_sm=32, memory_bytes=11 * GIB,
+    ),
+    Chip(
+        name="sm_80", codename="GA100", sm=80, sm_version=0x802, sass_version=0x80, architecture=0x170,
+        implementation=0, pci_device=0x20B0, model="NVIDIA A100-SXM4-40GB", limits=limits.LARGE, copy_engines=10,
+        max_gpcs=8, max_tpcs_per_gpc=8, cores_per_sm=64, tpcs=54, warps_per_sm=64, memory_bytes=40 * GIB,
+        bar1_bytes=64 * GIB, peer_access=True,
+    ),
+    Chip(
+        name="sm_86", codename="GA102", sm=86, sm_version=0x806, sass_version=0x86, architecture=0x170,
+        implementation=2, pci_device=0x2206, model="NVIDIA GeForce RTX 3080", limits=limits.SMALL, copy_engines=5,
+        max_gpcs=7, max_tpcs_per_gpc=6, cores_per_sm=128, tpcs=34, warps_per_sm=48, memory_bytes=8 * GIB,
+    ),
+    Chip(  # soldered to a processor: no PCI number
+        name="sm_87", codename="GA10B", sm=87, sm_version=0x807, sass_version=0x87, architecture=0x170,
+        implementation=0xB, pci_device=0, model="NVIDIA Orin", limits=limits.LARGE, copy_engines=5,
+        max_gpcs=2, max_tpcs_per_gpc=4, cores_per_sm=128, tpcs=8, warps_per_sm=48, memory_bytes=16 * GIB,
+    ),
+    Chip(
+        name="sm_89", codename="AD102", sm=89, sm_version=0x809, sass_version=0x89, architecture=0x190,
+        implementation=2, pci_device=0x2684, model="NVIDIA GeForce RTX 4090", limits=limits.SMALL, copy_engines=5,
+        max_gpcs=12, max_tpcs_per_gpc=6, cores_per_sm=128, tpcs=64, warps_per_sm=48, memory_bytes=24 * GIB,
+    ),
+    Chip(
+        name="sm_90", codename="GH100", sm=90, sm_version=0x900, sass_version=0x90, architecture=0x180,
+        implementation=0, pci_device=0x2330, model="NVIDIA H100 80GB HBM3", limits=limits.HOPPER, copy_engines=10,
+        max_gpcs=8, max_tpcs_per_gpc=9, cores_per_sm=128, tpcs=66, warps_per_sm=64, memory_bytes=80 * GIB,
+        bar1_bytes=128 * GIB, peer_access=True, va_bits=57, userd_with_ring=True,
+    ),
+    Chip(
+        name="sm_100", codename="GB100", sm=100, sm_version=0xA00, sass_version=0xA0, architecture=0x1A0,
+        implementation=0, pci_device=0x2901, model="NVIDIA B200", limits=limits.BLACKWELL, copy_engines=20,
+        max_gpcs=8, max_tpcs_per_gpc=10, cores_per_sm=128, tpcs=74, warps_per_sm=64, memory_bytes=180 * GIB,
+        bar1_bytes=256 * GIB, peer_access=True, va_bits=57, userd_with_ring=True, first_driver=(560, 28, 3),
+    ),
+    Chip(
+        name="sm_103", codename="GB110", sm=103, sm_version=0xA03, sass_version=0xA3, architecture=0x1A0,
+        implementation=3, pci_device=0x3182, model="NVIDIA B300 SXM6 AC", limits=limits.BLACKWELL, copy_engines=20,
+        max_gpcs=8, max_tpcs_per_gpc=10, cores_per_sm=128, tpcs=74, warps_per_sm=64, memory_bytes=268 * GIB,
+        bar1_bytes=512 * GIB, peer_access=True, va_bits=57, userd_with_ring=True, first_driver=(575, 51, 2),
+    ),
+    Chip(
+        name="sm_120", codename="GB202", sm=120, sm_version=0xA04, sass_version=0xA4, architecture=0x1B0,
+        implementation=2, pci_device=0x2B85, model="NVIDIA GeForce RTX 5090", limits=limits.BLACKWELL_RTX,
+        copy_engines=8, max_gpcs=12, max_tpcs_per_gpc=8, cores_per_sm=128, tpcs=85, warps_per_sm=48,
+        memory_bytes=32 * GIB, va_bits=57, token_bits=GB202_TOKEN_BITS, userd_with_ring=True,
+        first_driver=(570, 86, 15),
+    ),
+    Chip(
+        name="sm_121", codename="GB20B", sm=121, sm_version=0xC01, sass_version=0xC1, architecture=0x1B0,
+        implementation=0xB, pci_device=0x2E12, model="NVIDIA GB10", limits=limits.BLACKWELL_RTX,
+        copy_engines=8, max_gpcs=3, max_tpcs_per_gpc=8, cores_per_sm=128, tpcs=24, warps_per_sm=48,
+        memory_bytes=64 * GIB, va_bits=57, token_bits=GB202_TOKEN_BITS, userd_with_ring=True,
+        first_driver=(575, 51, 2),
+    ),
+)  # fmt: skip
+CHIPS = {chip.name: chip for chip in ALL}

@@ -16,6 +16,10 @@ LATER: dict[int, Spans] = {
     0x0040: (((560, 28, 3), END),),  # NV01_MEMORY_LOCAL_USER
     0x00F3: ((START, (590, 44, 1)),),  # NV01_MEMORY_FLA
     0x0042: ((START, (595, 44, 2)),),  # NV_MEMORY_EXTENDED_USER
+    0xCED0: (((580, 65, 6), END),),  # NVCED0_VIDEO_NVJPG, which GB20B has like the three below
+    0xD1B0: (((580, 65, 6), END),),  # NVD1B0_VIDEO_DECODER
+    0xD1B7: (((580, 65, 6), END),),  # NVD1B7_VIDEO_ENCODER
+    0xD1FA: (((580, 65, 6), END),),  # NVD1FA_VIDEO_OFA
 }
 ADDED: dict[int, Spans] = {
     0xA0BC: (((580, 126, 9), (590, 44, 1)), ((595, 44, 2), END)),  # NVENC_SW_SESSION

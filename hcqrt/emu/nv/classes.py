@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -40,11 +41,13 @@ def mask_of(msb: int, lsb: int) -> int:
 class ClassTable:
     """Methods of one class by byte offset, made from its generated module."""
 
-    def __init__(self, module: Any) -> None:
-        self.number: int = module.CLASS
+    def __init__(self, module: Any, number: int | None = None, wider: Mapping[tuple[str, str], int] = {}) -> None:
+        """`number`: a class with this module's methods; `wider`: the last bit of fields that are wider there."""
+        self.number: int = module.CLASS if number is None else number
         self.methods: dict[int, Method] = {}
         for name, place in module.METHODS.items():
-            fields = {field: bits for field, bits in module.FIELDS.get(name, {}).items() if isinstance(bits, tuple)}
+            declared = module.FIELDS.get(name, {}).items()
+            fields = {field: (wider.get((name, field), bits[0]), bits[1]) for field, bits in declared}
             known = 0
             for bits in fields.values():
                 known |= mask_of(*bits)

@@ -28,6 +28,7 @@ PCAS_ACTIONS = {
     10: (True, True),  # INVALIDATE_PREFETCH_COPY_SCHEDULE
 }
 SHIFTED8 = 8
+MAX_SM_COUNT = 0x1FF  # SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C; from cbc0 on counts of GPCs lie above it
 ALWAYS_RENDER = 1  # SET_RENDER_ENABLE_OVERRIDE_MODE
 STORED = names(
     "LINE_LENGTH_IN LINE_COUNT OFFSET_OUT_UPPER OFFSET_OUT PITCH_OUT SET_I2M_SEMAPHORE_A SET_I2M_SEMAPHORE_B"
@@ -144,11 +145,19 @@ class ComputeEngine:
         space = self.channel.address_space
         if self._free_windows == (space.version, shared, local):
             return shared, local
-        if abs(shared - local) < limits.WINDOW_BYTES:
+        sm = self.channel.gpu.chip.limits
+        windows = (("shared", shared, sm.shared_window_bytes), ("local", local, limits.LOCAL_WINDOW_BYTES))
+        for name, window, _ in windows:
+            if window % sm.window_alignment:
+                raise Refused(
+                    GR_EXCEPTION,
+                    f"{name} window {window:#x} is not a multiple of {sm.window_alignment:#x} on this chip",
+                )
+        if shared < local + limits.LOCAL_WINDOW_BYTES and local < shared + sm.shared_window_bytes:
             raise Refused(GR_EXCEPTION, f"shared window {shared:#x} and local window {local:#x} overlap")
         for start, nbytes, *_ in space.ranges():
-            for name, window in (("shared", shared), ("local", local)):
-                if start < window + limits.WINDOW_BYTES and window < start + nbytes:
+            for name, window, reach in windows:
+                if start < window + reach and window < start + nbytes:
                     raise Refused(GR_EXCEPTION, f"memory at {start:#x} lies in the {name} window {window:#x}")
         self._free_windows = (space.version, shared, local)
         return shared, local
@@ -158,4 +167,7 @@ class ComputeEngine:
         base = self.pair("SET_SHADER_LOCAL_MEMORY_A", "SET_SHADER_LOCAL_MEMORY_B")
         size = self.pair("SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A", "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_B")
         sms = self.registers.get("SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C")
+        if sms is not None and sms > MAX_SM_COUNT:
+            what = f"SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C = {sms:#x}"
+            raise Refused(GR_EXCEPTION, f"{what}: counts of GPCs are not modelled")
         return None if base is None or size is None or sms is None else (base, size, sms)

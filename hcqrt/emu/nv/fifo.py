@@ -14,8 +14,16 @@ from hcqrt.emu.nv.classes import ClassTable
 from hcqrt.emu.nv.compute import ComputeEngine
 from hcqrt.emu.nv.copy import CopyEngine, CopyRecord
 from hcqrt.emu.nv.gpu import Channel, Gpu
-from hcqrt.emu.nv.host_methods import HostMethods, host_table
-from hcqrt.emu.nv.pushbuffer import ENTRY_BYTES, OPCODE_ILLEGAL, Methods, decode_entry, methods
+from hcqrt.emu.nv.host_classes import HostClass, host_class
+from hcqrt.emu.nv.host_methods import HostMethods
+from hcqrt.emu.nv.pushbuffer import (
+    ENTRY_BYTES,
+    OPCODE_EXTENDED_BASE,
+    OPCODE_ILLEGAL,
+    Methods,
+    decode_entry,
+    methods,
+)
 from hcqrt.emu.nv.trouble import (
     GR_CLASS_ERROR,
     MMU_FAULT,
@@ -62,11 +70,12 @@ class ChannelState:
 
     host: Host
     channel: Channel
-    table: ClassTable
+    kind: HostClass
     get: int = 0  # next entry to execute
     fetch: int = 0  # next entry to read
     put: int = 0  # end of the ring as last read from USERD
     rung: bool = False
+    pushbuffer_base: int = 0  # bits 56:40 of every segment's address
     segments: deque[Segment] = field(default_factory=deque)
     pending: tuple[int, int, int] | None = None  # a method that had to wait
     bound: dict[int, Engine] = field(default_factory=dict)  # subchannel -> object
@@ -150,7 +159,7 @@ class Host:
 
     def ring(self, channel: Channel) -> None:
         if channel.engine_state is None:
-            channel.engine_state = ChannelState(self, channel, host_table(channel))
+            channel.engine_state = ChannelState(self, channel, host_class(channel.channel_class))
         channel.engine_state.rung = True
         self.active[channel] = None
 
@@ -211,7 +220,8 @@ class Host:
             return moved
         state.segments.popleft()
         state.get = (state.get + 1) % state.channel.gpfifo_entries
-        ctypes.c_uint32.from_address(state.channel.userd_ptr + USERD_GP_GET).value = state.get
+        if state.kind.gp_get:
+            ctypes.c_uint32.from_address(state.channel.userd_ptr + USERD_GP_GET).value = state.get
         return True
 
     def read_put(self, state: ChannelState) -> None:
@@ -233,13 +243,16 @@ class Host:
                 raw = int.from_bytes(
                     space.read(state.channel.gpfifo_va + state.fetch * ENTRY_BYTES, ENTRY_BYTES), "little"
                 )
-                entry = decode_entry(raw, state.fetch)
+                entry = decode_entry(raw, state.fetch, extended_base=state.kind.extended_base)
                 ahead = sum(segment.words for segment in state.segments)
                 if state.segments and (entry.sync or ahead + entry.words > PREFETCH_WORDS):
                     return
                 if entry.opcode == OPCODE_ILLEGAL:
                     raise HardwareFault(PBDMA_ERROR, f"GP entry {state.fetch} = {raw:#018x}: opcode ILLEGAL")
-                words = memoryview(space.read(entry.va, 4 * entry.words)).cast("I")
+                if entry.opcode == OPCODE_EXTENDED_BASE:
+                    state.pushbuffer_base = entry.va
+                va = state.pushbuffer_base | entry.va
+                words = memoryview(space.read(va, 4 * entry.words)).cast("I")
             except (Refused, HardwareFault, MmuFault):
                 if state.segments:  # its turn will come: what is before it still runs
                     return

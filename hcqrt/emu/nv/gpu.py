@@ -15,6 +15,7 @@ from hcqrt.emu.refusal import EmulatorRefusal
 
 # nverror.h ROBUST_CHANNEL_*: the codes of the error notifier (nv-driver.md §9); names for the text of a fault
 GR_EXCEPTION, MMU_FAULT, PBDMA_ERROR, RESET_CHANNEL, PREEMPTIVE_REMOVAL, GR_CLASS_ERROR = 13, 31, 32, 43, 45, 69
+COPY_ENGINE_TYPES: tuple[int, ...] = (*range(9, 19), *range(0x34, 0x3E))  # NV2080_ENGINE_TYPE_COPY0.. COPY19
 NOTIFIER_BYTES = 16  # NvNotification: timestamp u64, info32 @8, info16 @12, status u16 @14
 NOTIFIER_ERROR, NOTIFIER_TOKEN = 0, 1
 STATUS_ERROR = 0xFFFF

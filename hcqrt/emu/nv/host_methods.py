@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hcqrt.emu.nv import semaphore
-from hcqrt.emu.nv.classes import ClassTable, class_table, names
+from hcqrt.emu.nv.classes import ClassTable, names
 from hcqrt.emu.nv.gpu import Channel
 from hcqrt.emu.nv.trouble import PBDMA_ERROR, Blocked, HardwareFault, Refused
 
@@ -44,7 +44,7 @@ class HostMethods:
     def __init__(self, state: ChannelState) -> None:
         self.state = state
         self.channel: Channel = state.channel
-        self.table: ClassTable = state.table
+        self.table: ClassTable = state.kind.table
         self.registers = dict.fromkeys(STORED, 0)
         self.blocked_since_ns: int | None = None
         self.interrupts = 0
@@ -170,10 +170,3 @@ class HostMethods:
             semaphore.reduce(self.channel.address_space, va, kind, payload, 4, fields["FORMAT"] == 0)
         else:
             self.acquire(name, va, payload, 4)
-
-
-def host_table(channel: Channel) -> ClassTable:
-    table = class_table(channel.channel_class)
-    if table is None:
-        raise Refused(PBDMA_ERROR, f"channel class {channel.channel_class:#x} is not modelled")
-    return table

@@ -11,8 +11,9 @@ from hcqrt.emu.engine.launch import Dim3, EngineFault, Launch
 from hcqrt.emu.executor import default_budget
 from hcqrt.emu.memory import FETCH, READ, WRITE, MmuFault
 from hcqrt.emu.nv import limits
-from hcqrt.emu.nv.qmd import QMD_BYTES, Qmd, decode_qmd
+from hcqrt.emu.nv.qmd import Qmd, decode_qmd
 from hcqrt.emu.nv.qmd_check import check_qmd
+from hcqrt.emu.nv.qmd_layout import SHORT_BYTES, find_version, nbytes_of
 from hcqrt.emu.nv.report import write_record
 from hcqrt.emu.nv.trouble import GR_EXCEPTION, MMU_FAULT, HardwareFault, Hung, Refused, SmError
 
@@ -40,8 +41,8 @@ def run_grids(engine: ComputeEngine, qmd_va: int) -> None:
 
 def run_grid(engine: ComputeEngine, qmd_va: int) -> int | None:
     """Run one grid; the address of its dependent, if it has one."""
-    space, gpu = engine.channel.address_space, engine.channel.gpu
-    raw = engine.caches.qmd(qmd_va, space.read(qmd_va, QMD_BYTES))
+    gpu = engine.channel.gpu
+    raw = engine.caches.qmd(qmd_va, read_qmd(engine, qmd_va))
     qmd = decode_qmd(raw, engine.table.number, qmd_va)
     check_qmd(qmd, gpu.chip, qmd_va)
     keep: list[object] = []
@@ -60,6 +61,13 @@ def run_grid(engine: ComputeEngine, qmd_va: int) -> int | None:
         raise kernel_fault(engine, result.fault, qmd.grid)
     complete(engine, qmd, qmd_va)
     return qmd.dependent[0] if qmd.dependent else None
+
+
+def read_qmd(engine: ComputeEngine, qmd_va: int) -> bytes:
+    """As many bytes as the descriptor's version has."""
+    space = engine.channel.address_space
+    head = space.read(qmd_va, SHORT_BYTES)
+    return space.read(qmd_va, nbytes_of(find_version(head, engine.table.number, qmd_va)))
 
 
 def prepare(engine: ComputeEngine, qmd: Qmd, qmd_va: int, keep: list[object]) -> Launch:

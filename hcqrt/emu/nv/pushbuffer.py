@@ -14,7 +14,8 @@ SEC_OP_GRP0, SEC_OP_INCR, SEC_OP_GRP2, SEC_OP_NON_INCR, SEC_OP_IMMD, SEC_OP_ONE_
 HEADER_RESERVED = 1 << 12
 END_RESERVED = (1 << 29) - 1  # END_PB_SEGMENT has no operands
 # clc56f.h NVC56F_GP_ENTRY1_OPCODE, for entries of length 0
-OPCODE_NOP, OPCODE_ILLEGAL, OPCODE_GP_CRC, OPCODE_PB_CRC = range(4)
+OPCODE_NOP, OPCODE_ILLEGAL, OPCODE_GP_CRC, OPCODE_PB_CRC, OPCODE_EXTENDED_BASE = range(5)
+EXTENDED_BASE_OPERAND = 0x1FFFF << 8  # VA bits 56:40
 ENTRY_BYTES = 8
 ENTRY_RESERVED = 1 << 1 | 1 << 40
 LAST_PUSHBUFFER_VA = (1 << 40) - 4  # the last word of the 40-bit space cannot be used (nv-engine.md §1.4)
@@ -24,7 +25,7 @@ Methods = Iterator[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Entry:
-    """One GP entry: `words` at `va`, or a control opcode when `words` is 0."""
+    """One GP entry: `words` at `va`, or a control opcode when `words` is 0 (its address is then an operand)."""
 
     va: int
     words: int
@@ -32,7 +33,7 @@ class Entry:
     opcode: int
 
 
-def decode_entry(raw: int, index: int) -> Entry:
+def decode_entry(raw: int, index: int, *, extended_base: bool = False) -> Entry:
     """Take a GP entry apart. Refused: conditional fetch, reserved bits, unknown opcodes, unusable addresses."""
     where = f"GP entry {index} = {raw:#018x}"
     if raw & 1:
@@ -47,6 +48,10 @@ def decode_entry(raw: int, index: int) -> Entry:
             raise Refused(PBDMA_ERROR, f"{where}: {words} words at {va:#x} reach the end of the 40-bit space")
         return Entry(va, words, sync, OPCODE_NOP)
     opcode = raw >> 32 & 0xFF
+    if opcode == OPCODE_EXTENDED_BASE and extended_base:
+        if raw & ~(EXTENDED_BASE_OPERAND | 0xFF << 32 | 1 << 63):
+            raise Refused(PBDMA_ERROR, f"{where}: SET_PB_SEGMENT_EXTENDED_BASE has bits outside its operand")
+        return Entry((raw & EXTENDED_BASE_OPERAND) << 32, 0, sync, opcode)
     if opcode not in (OPCODE_NOP, OPCODE_ILLEGAL):
         raise Refused(PBDMA_ERROR, f"{where}: control opcode {opcode:#x} is not modelled")
     if opcode == OPCODE_NOP and raw:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hcqrt.bits import align_up
 from hcqrt.emu.nv import limits, semaphore
 from hcqrt.emu.nv.chips import Chip
-from hcqrt.emu.nv.limits import SM_LIMITS, WARP_THREADS
+from hcqrt.emu.nv.limits import WARP_THREADS
 from hcqrt.emu.nv.qmd import Qmd
 from hcqrt.emu.nv.trouble import GR_EXCEPTION, Refused
 
@@ -51,12 +51,13 @@ def resources(qmd: Qmd, chip: Chip) -> Iterator[str]:
     for name, size in (("low", qmd.local_low_bytes), ("high", qmd.local_high_bytes)):
         if size % limits.LOCAL_ALIGNMENT:
             yield f"local memory {name} size {size:#x} is not a multiple of {limits.LOCAL_ALIGNMENT}"
-    if qmd.local_low_bytes + qmd.local_high_bytes > limits.WINDOW_BYTES:
-        yield f"local memory {qmd.local_low_bytes:#x} + {qmd.local_high_bytes:#x} is over {limits.WINDOW_BYTES:#x}"
+    low, high, most = qmd.local_low_bytes, qmd.local_high_bytes, limits.LOCAL_WINDOW_BYTES
+    if low + high > most:
+        yield f"local memory {low:#x} + {high:#x} is over {most:#x}"
 
 
 def shared_memory(qmd: Qmd, chip: Chip) -> Iterator[str]:
-    sm = SM_LIMITS[chip.sm]
+    sm = chip.limits
     if qmd.shared_bytes % sm.shared_unit:
         yield f"shared memory size {qmd.shared_bytes:#x} is not a multiple of {sm.shared_unit}"
     if qmd.shared_bytes > sm.max_shared_bytes:
@@ -64,11 +65,13 @@ def shared_memory(qmd: Qmd, chip: Chip) -> Iterator[str]:
     known = sm.encodings
     for name, value in zip(("MIN", "TARGET", "MAX"), qmd.sm_config, strict=True):
         if value not in known:
-            yield f"{name}_SM_CONFIG_SHARED_MEM_SIZE = {value:#x} is no carve-out of sm_{chip.sm}"
+            yield f"{name}_SM_CONFIG_SHARED_MEM_SIZE = {value:#x} is no carve-out of {chip.name}"
             return
     least, target, most = (known[value] for value in qmd.sm_config)
     if not least <= target <= most:
         yield f"SM_CONFIG sizes {least:#x}, {target:#x}, {most:#x} are not in order"
+    if sm.largest_max and most != sm.max_shared_bytes:
+        yield f"MAX_SM_CONFIG_SHARED_MEM_SIZE {most:#x} is not this chip's largest, {sm.max_shared_bytes:#x}"
     if qmd.shared_bytes > least:
         yield f"shared memory size {qmd.shared_bytes:#x} is over the smallest carve-out {least:#x}"
 
@@ -76,9 +79,9 @@ def shared_memory(qmd: Qmd, chip: Chip) -> Iterator[str]:
 def program(qmd: Qmd, chip: Chip) -> Iterator[str]:
     if qmd.program_va % limits.PROGRAM_ALIGNMENT:
         yield f"program address {qmd.program_va:#x} is not a multiple of {limits.PROGRAM_ALIGNMENT}"
-    major, minor = qmd.sass_version >> 4, qmd.sass_version & 0xF
-    if qmd.sass_version and (major != chip.sm // 10 or minor > chip.sm % 10):
-        yield f"SASS_VERSION {qmd.sass_version:#x} does not run on sm_{chip.sm}"
+    major, own = qmd.sass_version >> 4, chip.sass_version >> 4
+    if qmd.sass_version and (major != own or qmd.sass_version > chip.sass_version):
+        yield f"SASS_VERSION {qmd.sass_version:#x} does not run on {chip.name}"
     start, nbytes = qmd.prefetch
     if nbytes and not start <= qmd.program_va < start + nbytes:
         yield f"prefetch of {nbytes:#x} bytes at {start:#x} misses the program at {qmd.program_va:#x}"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from hcqrt.emu.memory import MmuFault
-from hcqrt.emu.nv.gpu import GR_CLASS_ERROR, GR_EXCEPTION, MMU_FAULT, PBDMA_ERROR, SmError
+from hcqrt.emu.nv.gpu import COPY_ENGINE_TYPES, GR_CLASS_ERROR, GR_EXCEPTION, MMU_FAULT, PBDMA_ERROR, SmError
 
 # nverror.h ROBUST_CHANNEL_CE0_ERROR.. : the numbers are not in a row (nv-engine.md §9)
-CE_ERRORS = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85)
-FIRST_COPY_ENGINE_TYPE = 9  # NV2080_ENGINE_TYPE_COPY0
+CE_ERRORS: tuple[int, ...] = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
 
 __all__ = [
     "GR_CLASS_ERROR",
@@ -50,5 +49,5 @@ class Hung(Exception):
 
 def copy_error(engine_type: int) -> int:
     """Channel error of a copy engine: COPYn's own number; a copy object on a graphics channel reports as CE0."""
-    number = engine_type - FIRST_COPY_ENGINE_TYPE
-    return CE_ERRORS[number] if 0 <= number < len(CE_ERRORS) else CE_ERRORS[0]
+    number = COPY_ENGINE_TYPES.index(engine_type) if engine_type in COPY_ENGINE_TYPES else 0
+    return CE_ERRORS[number]

@@ -63,8 +63,7 @@ def makers_of(chip: Chip) -> dict[int, tuple[Make, bool]]:
     found = dict(COMMON)
     found |= dict.fromkeys(chip.usermode_classes, (resources.make_usermode, False))
     found |= dict.fromkeys(chip.channel_classes, (channels.make_channel, True))
-    found[chip.compute_class] = (channels.make_engine_object, False)
-    found[chip.copy_class] = (channels.make_engine_object, False)
+    found |= dict.fromkeys((*chip.compute_classes, *chip.copy_classes), (channels.make_engine_object, False))
     return found
 
 

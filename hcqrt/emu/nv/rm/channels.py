@@ -19,7 +19,7 @@ from hcqrt.bits import is_pow2
 from hcqrt.emu.memory import Block, OutOfPhysical
 from hcqrt.emu.nv.abi import Refused
 from hcqrt.emu.nv.board import Board
-from hcqrt.emu.nv.gpu import Channel, Group
+from hcqrt.emu.nv.gpu import COPY_ENGINE_TYPES, Channel, Group
 from hcqrt.emu.nv.rm.memory import Memory, mask, take
 from hcqrt.emu.nv.rm.resources import Device, VaSpace, board_of, need_parent
 from hcqrt.emu.nv.rm.tree import Resource
@@ -114,8 +114,7 @@ class EngineObject(Resource):
 
 
 def check_engine(board: Board, engine_type: int) -> None:
-    copies = range(c.NV2080_ENGINE_TYPE_COPY0, c.NV2080_ENGINE_TYPE_COPY0 + board.chip.copy_engines)
-    if not is_graphics(engine_type) and engine_type not in copies:
+    if not is_graphics(engine_type) and engine_type not in COPY_ENGINE_TYPES[: board.chip.copy_engines]:
         raise Refused(NV_ERR_INVALID_ARGUMENT, f"engine type {engine_type}")
 
 
@@ -224,7 +223,7 @@ def make_channel(request: Request) -> ChannelObject:
         gpu=board.gpu,
         group=group,
         chid=chid,
-        token=runlist_of(group.engine_type) << 16 | chid,  # GA100 and later: runlist and channel (nv-driver.md §0.9)
+        token=board.chip.token_bits | runlist_of(group.engine_type) << 16 | chid,  # nv-driver.md §0.9
         channel_class=request.number,
         gpfifo_va=p.gpFifoOffset,
         gpfifo_entries=p.gpFifoEntries,
@@ -253,14 +252,14 @@ def wipe(p: Any) -> None:
 
 
 def runlist_of(engine_type: int) -> int:
-    return 0 if is_graphics(engine_type) else engine_type - c.NV2080_ENGINE_TYPE_COPY0 + 1
+    return 0 if is_graphics(engine_type) else COPY_ENGINE_TYPES.index(engine_type) + 1
 
 
 def make_engine_object(request: Request) -> EngineObject:
     need_parent(request, ChannelObject)
     parent = request.parent
     assert isinstance(parent, ChannelObject)
-    graphics = request.number == parent.board.chip.compute_class
+    graphics = request.number in parent.board.chip.compute_classes
     if graphics and not is_graphics(parent.channel.group.engine_type):
         raise Refused(NV_ERR_INVALID_CLASS, "a compute object on a copy engine's channel")
     if graphics and parent.context is None:

@@ -140,7 +140,7 @@ def name_string(driver: NvDriver, subdevice: Subdevice, p: Any) -> None:
 
 @control("NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING", Subdevice)
 def short_name_string(driver: NvDriver, subdevice: Subdevice, p: Any) -> None:
-    put_text(p, "gpuShortNameString", f"GA{0x100 + board_of(subdevice).chip.implementation:x}")
+    put_text(p, "gpuShortNameString", board_of(subdevice).chip.codename)
 
 
 @control("NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS", Subdevice)
