@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tinygrad import Tensor, TinyJit, Variable, dtypes
+from tinygrad import Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.codegen import to_program
 from tinygrad.codegen.opt import Opt, OptOps
 from tinygrad.device import Device
@@ -42,9 +42,9 @@ def elementwise() -> Iterator[Case]:
         "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "sub": lambda a, b: a - b, "lt": lambda a, b: a < b,
         "eq": lambda a, b: a == b,
     }  # fmt: skip
-    bits: dict[str, Callable[[Any, Any], Any]] = {"xor": lambda a, b: a ^ b, "and": lambda a, b: a & b}
+    whole = {name: calls[name] for name in ("add", "mul", "lt")} | {"xor": lambda a, b: a ^ b}
     with np.errstate(over="ignore"):
-        for dtype, (name, op) in itertools.product(INTEGERS, (calls | bits).items()):
+        for dtype, (name, op) in itertools.product(INTEGERS, whole.items()):
             a, b = integers(dtype, 3, 37), integers(dtype, 3, 37)
             yield f"{name} {dtype}", op(Tensor(a), Tensor(b)).numpy(), op(a, b)
     for dtype, (name, op) in itertools.product(FLOATS, calls.items()):
@@ -176,6 +176,28 @@ def jit() -> Iterator[Case]:
         yield f"symbolic {n}", prefix(Tensor(data).realize()[:size]).numpy(), np.float32(3 * (data[:n] + 1).sum())
 
 
+def training() -> Iterator[Case]:
+    """Gradient descent in a graph that changes its own parameters, step by step."""
+    x, y, start = floats(32, 6), floats(32, 3), floats(6, 3)
+    weights = Tensor(start).realize()
+    optimizer = nn.optim.SGD([weights], lr=0.1)
+
+    @TinyJit
+    def step(a: Tensor, b: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = (a @ weights - b).square().mean().backward()
+        return loss.realize(*optimizer.schedule_step())
+
+    right = start.astype("float64")
+    for turn in range(8):
+        error = x @ right - y
+        with Context(TRAINING=1):
+            loss = step(Tensor(x).realize(), Tensor(y).realize())
+        yield f"loss {turn}", loss.numpy(), np.float32((error**2).mean())
+        right -= 0.1 * 2 * x.T @ error / error.size
+    yield "weights", weights.numpy(), right.astype("float32")
+
+
 def copies() -> Iterator[Case]:
     for nbytes in (1, 3, 64, 4095, 4097, 1 << 16, (3 << 20) + 5):
         a = RNG.integers(0, 256, nbytes).astype("uint8")
@@ -253,6 +275,6 @@ def shapes() -> Iterator[Case]:
 
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     group.__name__: group
-    for group in (elementwise, casts, reduce, matmul, networks, images, sequences, jit, copies, external, grids, many,
-                  shapes)
+    for group in (elementwise, casts, reduce, matmul, networks, images, sequences, jit, training, copies, external,
+                  grids, many, shapes)
 }  # fmt: skip
