@@ -49,6 +49,7 @@ class CubinReader:
         self.functions: dict[int, dict[int, int]] = defaultdict(dict)  # symbol index -> attribute -> value
         self.info: dict[int, Section] = {}  # text section index -> its .nv.info.K
         self.shared: dict[int, Section] = {}  # text section index -> its .nv.shared.K
+        self.bank0: dict[int, Section] = {}  # text section index -> its .nv.constant0.K
         self.banks: dict[int | None, dict[int, Section]] = defaultdict(dict)  # text section, None: all -> by number
         for section in elf.sections:
             number = bank_number(section.name)
@@ -60,6 +61,8 @@ class CubinReader:
                 self.info[section.info & 0xFF_FFFF] = section
             elif section.name.startswith(".nv.shared."):
                 self.shared[section.info] = section
+            elif number == 0:
+                self.bank0[section.info] = section
             elif number and section.size and self._is_data(section):
                 own = section.name.count(".") > 2  # .nv.constant2.K, but .nv.constant3
                 self.banks[section.info if own else None][number] = section
@@ -229,6 +232,10 @@ class KernelFacts:
         self.section = section.name
         for attribute, value, payload in attr.records(section.data, section.name):
             self._take(reader.elf, attribute, value, payload)
+        if (
+            self.param_base < 0 and not self.param_bytes and text.index in reader.bank0
+        ):  # no parameters: only their place is known
+            self.param_base = reader.bank0[text.index].size
         if self.param_base + self.param_bytes > BANK_BYTES_MAX:
             raise BinaryError(f"kernel {self.name}: parameters end beyond the {BANK_BYTES_MAX} bytes of a bank")
         if self.param_base < 0:
@@ -247,6 +254,8 @@ class KernelFacts:
         elif attribute == attr.PARAM_CBANK:
             _, place = attr.words(payload, 2, attribute, self.section)
             self.param_base, self.param_bytes = place & 0xFFFF, place >> 16
+        elif attribute == attr.CBANK_PARAM_SIZE and self.param_base < 0:
+            self.param_bytes = value
         elif attribute == attr.KPARAM_INFO:
             _, place, bits = attr.words(payload, 3, attribute, self.section)
             self._params[place & 0xFFFF] = Param(place >> 16, bits >> 18)

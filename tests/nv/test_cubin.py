@@ -280,3 +280,20 @@ def test_a_file_without_kernels_says_so():
     binary[place + 1] = 0
     with pytest.raises(BinaryError, match="no kernel"):
         load(bytes(binary))
+
+
+def without_param_cbank(binary: bytes, size: int) -> bytes:
+    """The attribute that places the parameters becomes an unknown one. `size`: of all parameters."""
+    record = struct.pack("<2BH", 4, 0x0A, 8)
+    place = binary.index(record)
+    assert binary[place + 10 : place + 12] == size.to_bytes(2, "little")
+    return binary.replace(record, struct.pack("<2BH", 4, 0xF7, 8))
+
+
+@pytest.mark.parametrize(("sm", "base"), [(86, 0x160), (90, 0x210), (120, 0x380)])
+def test_a_kernel_without_parameters_need_not_say_where_they_are(sm, base):
+    """ptxas then leaves the attribute out; constant bank 0 ends where parameters would start."""
+    kernels = load(without_param_cbank(cubin(sm=sm), 0)).kernels
+    assert (kernels["k"].param_base, kernels["k"].param_bytes, kernels["k"].params) == (base, 0, ())
+    with pytest.raises(BinaryError, match="has no PARAM_CBANK"):
+        load(without_param_cbank(cubin(kernel(params=(8,)), sm=sm), 8))
