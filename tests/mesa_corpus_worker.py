@@ -1,6 +1,8 @@
 """A program: compiles many small kernels with Mesa through tinygrad and keeps each blob. Needs no device.
 
-Usage: mesa_corpus_worker.py ARCH OUT; ARCH sm_86 and the like compile with NAK, a630 with ir3, image kernels included.
+Usage: mesa_corpus_worker.py ARCH OUT [ARCH OUT ...]; ARCH sm_86 and the like compile with NAK, a630 with ir3, image
+kernels included. The kernels are those that tinygrad makes for the first chip; the others, of the same vendor, get
+each of them from its own compiler.
 """
 
 from __future__ import annotations
@@ -26,17 +28,22 @@ from tinygrad.helpers import Context
 from tinygrad.runtime.support.compiler_mesa import IR3Compiler, NAKCompiler
 
 IS_NAK = sys.argv[1].startswith("sm_")
-BLOBS: dict[bytes, None] = {}  # insertion order, so that two runs give the same file
+OUTPUTS = dict(zip(sys.argv[1::2], map(Path, sys.argv[2::2]), strict=True))
+BLOBS: dict[str, dict[bytes, None]] = {arch: {} for arch in OUTPUTS}  # in order, so that two runs give the same file
 Work = Callable[[], Tensor]
 
 
 def keep_blobs() -> None:
     compiler = NAKCompiler if IS_NAK else IR3Compiler
     compile_one = compiler.compile
+    first, *others = OUTPUTS
+    compilers = {arch: compiler(arch) for arch in others}
 
     def compile_and_keep(self: object, source: str) -> bytes:
         blob: bytes = compile_one(self, source)
-        BLOBS[blob] = None
+        BLOBS[first][blob] = None
+        for arch, other in compilers.items():
+            BLOBS[arch][compile_one(other, source)] = None
         return blob
 
     compiler.compile = compile_and_keep
@@ -152,12 +159,13 @@ def run_all() -> None:
                 work().realize()
 
 
-def write(path: Path) -> None:
+def write(path: Path, blobs: dict[bytes, None]) -> None:
     """A file of records: length as a little-endian u32, then the blob."""
-    path.write_bytes(b"".join(struct.pack("<I", len(blob)) + blob for blob in BLOBS))
+    path.write_bytes(b"".join(struct.pack("<I", len(blob)) + blob for blob in blobs))
 
 
 if __name__ == "__main__":
     keep_blobs()
     run_all()
-    write(Path(sys.argv[2]))
+    for arch, path in OUTPUTS.items():
+        write(path, BLOBS[arch])

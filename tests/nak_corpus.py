@@ -19,6 +19,8 @@ HEADER_BYTES = 728  # of `nak_shader_info` in tinymesa 25.2.7.2
 STAGE_COMPUTE = 5
 INSTRUCTION_BYTES = 16
 TIMEOUT_S = 240
+# The chips whose code differs; made together, the first one decides how tinygrad shapes the kernels.
+NAK_CHIPS = ("sm_86", "sm_75", "sm_80", "sm_89", "sm_100", "sm_120")
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,31 @@ def _key(arch: str) -> str:
     return hashlib.sha256(" ".join([arch, *versions, WORKER.read_text()]).encode()).hexdigest()[:16]
 
 
-def _make(arch: str, path: Path) -> None:
-    """Run the worker; the file appears whole or not at all, so that two test processes can't disturb each other."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
+def _path(arch: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"hcqrt-test-corpus-{os.getuid()}" / f"{arch}-{_key(arch)}.bin"
+
+
+def _make(arch: str) -> None:
+    """Run the worker; a file appears whole or not at all, so that two test processes can't disturb each other."""
+    paths = [_path(chip) for chip in (NAK_CHIPS if arch in NAK_CHIPS else (arch,))]
+    partial = {path: path.with_suffix(f".{os.getpid()}") for path in paths}
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
     # Its own environment: a DEV or DEBUG of the caller must not decide what is compiled.
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    command = [sys.executable, str(WORKER), arch, str(partial)]
+    outputs = [word for path, part in partial.items() for word in (path.name.split("-")[0], str(part))]
+    command = [sys.executable, str(WORKER), *outputs]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if result.returncode:
         raise RuntimeError(f"{' '.join(command)} failed ({result.returncode}):\n{result.stderr[-4000:]}")
-    partial.replace(path)
+    for path, part in partial.items():
+        part.replace(path)
 
 
 def corpus_blobs(arch: str) -> list[bytes]:
-    """The corpus for `arch`, from the cache if the same packages made it before. About 15 s when not."""
-    path = Path(tempfile.gettempdir()) / f"hcqrt-test-corpus-{os.getuid()}" / f"{arch}-{_key(arch)}.bin"
+    """The corpus for `arch`, from the cache if the same packages made it before. About 20 s when not."""
+    path = _path(arch)
     if not path.exists():
-        _make(arch, path)
+        _make(arch)
     data = path.read_bytes()
     blobs, at = [], 0
     while at < len(data):

@@ -9,10 +9,11 @@ import nvdisasm
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nak_corpus import missing_packages, nak_kernels
+from nak_corpus import NAK_CHIPS, missing_packages, nak_kernels
 
 from hcqrt.isa.sass import SassError, decode, encode, parse, text
 from hcqrt.isa.sass.codec import Compiled, _compiled
+from hcqrt.isa.sass.families import FAMILIES
 from hcqrt.isa.sass.memory_slots import TargetSlot
 
 VENDOR = nvdisasm.find()
@@ -23,26 +24,41 @@ INSTRUCTION_BYTES = 16
 PLAIN_SCHED = 1 << 105 | 7 << 110 | 7 << 113
 SCHED_BITS = ((1 << 21) - 1) << 105
 MISSING = ("INVALID", "???")
-ROWS = [known for group in _compiled(86).values() for known in group]
+FIRST_CHIPS = [family.chips[0] for family in FAMILIES]
+ROWS = [(sm, known) for sm in FIRST_CHIPS for group in _compiled(sm).values() for known in group]
 
 
 @NEEDS_NAK
 @NEEDS_VENDOR
-def test_text_of_the_corpus_equals_the_vendors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", NAK_CHIPS)
+def test_text_of_the_corpus_equals_the_vendors(arch: str, tmp_path: Path) -> None:
     assert VENDOR is not None
-    words = [word for kernel in nak_kernels("sm_86") for word in kernel.words]
-    theirs = nvdisasm.disassemble(words, 86, VENDOR, tmp_path)
-    ours = [text(decode(*word, 86), at * INSTRUCTION_BYTES) for at, word in enumerate(words)]
+    sm = int(arch[3:])
+    words = list(dict.fromkeys(word for kernel in nak_kernels(arch) for word in kernel.words))
+    theirs = nvdisasm.disassemble(words, sm, VENDOR, tmp_path)
+    ours = [text(decode(*word, sm), at * INSTRUCTION_BYTES) for at, word in enumerate(words)]
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
 
 
-def _samples(known: Compiled, rng: random.Random, count: int) -> list[tuple[int, int]]:
+@NEEDS_NAK
+@NEEDS_VENDOR
+def test_what_nak_needs_has_the_vendors_text_in_hoppers_encoding(tmp_path: Path) -> None:
+    """NAK has no code for sm_90, so its sm_86 code is written again from its text, word by word in its place."""
+    assert VENDOR is not None
+    words = list(dict.fromkeys(word for kernel in nak_kernels("sm_86") for word in kernel.words))[::3]
+    lines = [text(decode(*word, 86), at * INSTRUCTION_BYTES) for at, word in enumerate(words)]
+    ours = [encode(parse(line, 90, at * INSTRUCTION_BYTES)) for at, line in enumerate(lines)]
+    theirs = nvdisasm.disassemble(ours, 90, VENDOR, tmp_path)
+    assert [pair for pair in zip(lines, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
+def _samples(sm: int, known: Compiled, rng: random.Random, count: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for _ in range(count * 40):
         word = (rng.getrandbits(128) & known.row.free_mask & ~SCHED_BITS) | PLAIN_SCHED | known.fixed
         pair = (word & ((1 << 64) - 1), word >> 64)
         try:
-            decode(*pair, 86)
+            decode(*pair, sm)
         except SassError:
             continue
         found.append(pair)
@@ -71,23 +87,26 @@ STEADY = (
 
 
 @NEEDS_VENDOR
-def test_text_of_random_arithmetic_equals_the_vendors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sm", [80, 90])
+def test_text_of_random_arithmetic_equals_the_vendors(sm: int, tmp_path: Path) -> None:
     assert VENDOR is not None
     rng = random.Random(86)
-    words = [word for known in ROWS if known.row.mnemonic in STEADY for word in _samples(known, rng, 4)]
-    theirs = nvdisasm.disassemble(words, 86, VENDOR, tmp_path)
+    rows = [known for chip, known in ROWS if chip == sm and known.row.mnemonic in STEADY]
+    words = [word for known in rows for word in _samples(sm, known, rng, 4)]
+    theirs = nvdisasm.disassemble(words, sm, VENDOR, tmp_path)
     assert None not in theirs
-    ours = [text(decode(*word, 86)) for word in words]
+    ours = [text(decode(*word, sm)) for word in words]
     different = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
     assert [pair for pair in different if not any(mark in str(pair[1]) for mark in MISSING)] == []
 
 
 @given(st.sampled_from(ROWS), st.integers(0, (1 << 128) - 1))
 @settings(max_examples=1500, deadline=None)
-def test_random_instructions_read_back_from_their_text(known: Compiled, garbage: int) -> None:
+def test_random_instructions_read_back_from_their_text(row: tuple[int, Compiled], garbage: int) -> None:
+    sm, known = row
     word = (garbage & known.row.free_mask & ~SCHED_BITS) | known.fixed
     try:
-        inst = decode(word & ((1 << 64) - 1), word >> 64, 86)
+        inst = decode(word & ((1 << 64) - 1), word >> 64, sm)
     except SassError:
         return
     line = text(inst)
@@ -95,7 +114,7 @@ def test_random_instructions_read_back_from_their_text(known: Compiled, garbage:
         return  # the text does not hold all of the word: payload of a NaN, number of a descriptor register
     if any(isinstance(slot, TargetSlot) and abs(int(line.split()[-1], 16)) >> 46 for slot in known.row.slots):
         return  # beyond what a 48-bit distance reaches from address 0
-    assert text(parse(line, 86)) == line
+    assert text(parse(line, sm)) == line
 
 
 def _hides_a_descriptor(args: object) -> bool:

@@ -7,7 +7,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .codec import decode, encode, family
+from .codec import decode, encode
+from .families import family
 from .model import NO_BARRIER, Instruction, SassError, Sched
 from .numbers import parse_integer
 from .parse import parse

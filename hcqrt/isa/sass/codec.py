@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from .families import family
 from .model import Instruction, Operand, Pred, SassError, Sched, UPred, Value
 from .names import EXCLUSIVE
 from .row import OPCODE_MASK, Row
@@ -24,32 +25,11 @@ class Compiled:
     fixed: int
 
 
-@dataclass(frozen=True)
-class Family:
-    """Chips that share one encoding. Registers that read zero: URZ has number `urz`."""
-
-    chips: tuple[int, ...]
-    urz: int
-
-
-FAMILIES = (Family((80, 86, 87, 89), 63),)
-
-
-@cache
-def family(sm: int) -> Family:
-    for known in FAMILIES:
-        if sm in known.chips:
-            return known
-    raise SassError(
-        f"sm_{sm}: no instruction table; known are {', '.join(f'sm_{c}' for f in FAMILIES for c in f.chips)}"
-    )
-
-
 @cache
 def _compiled(sm: int) -> dict[int, list[Compiled]]:
     table: dict[int, list[Compiled]] = {}
-    for row in rows():
-        if row.chips is None or sm in row.chips:
+    for row in rows(family(sm)):
+        if sm in row.chips:
             table.setdefault(row.opcode, []).append(Compiled(row, FULL & ~row.free_mask, row.fixed))
     return table
 

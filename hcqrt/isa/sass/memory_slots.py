@@ -31,6 +31,7 @@ class ConstSlot(Slot):
     width: int = 14
     step: int = 4
     index_lsb: int = UNSET  # a register added to the offset
+    index_uniform: bool = False
     index_width: int = 8
     default_index: int = 255  # number that means "no register"; UNSET: there is always one
 
@@ -43,10 +44,10 @@ class ConstSlot(Slot):
         if self.index_lsb != UNSET:
             number = bits(word, self.index_lsb, self.index_width)
             if number != self.default_index:
-                index = (Reg if self.index_width == 8 else UReg)(number)
+                index = (UReg if self.index_uniform else Reg)(number)
         offset = bits(word, self.lsb, self.width) * self.step
         if self.index_lsb != UNSET:
-            offset = sign_extend(offset, CONST_OFFSET_BITS)
+            offset = sign_extend(offset, self.width)
         return Const(bits(word, 54, 5), offset, *self.modifiers.decode(word, mods), index=index)
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
@@ -55,13 +56,13 @@ class ConstSlot(Slot):
         word = put("bank", operand.bank, 54, 5) | self.modifiers.encode(self.name, operand, mods)
         offset = operand.offset
         if self.index_lsb != UNSET:
-            offset = unsign("constant offset", offset, CONST_OFFSET_BITS)
+            offset = unsign("constant offset", offset, self.width)
         word |= put("constant offset", offset // self.step, self.lsb, self.width)
         if self.index_lsb == UNSET:
             if operand.index is not None:
                 raise self.wrong(operand)
             return word
-        if not isinstance(operand.index, Reg if self.index_width == 8 else UReg) and operand.index is not None:
+        if not isinstance(operand.index, UReg if self.index_uniform else Reg) and operand.index is not None:
             raise self.wrong(operand)
         number = operand.index.index if operand.index is not None else self.default_index
         return word | put("index register", number, self.index_lsb, self.index_width)
@@ -75,10 +76,12 @@ class BindlessSlot(Slot):
     step: int = 4
     index_lsb: int = UNSET
     handle_lsb: int = 32
+    handle_width: int = 6
 
     @property
     def mask(self) -> int:
-        return ones(self.lsb, self.width) | ones(self.handle_lsb, 6) | self.modifiers.mask | ones(self.index_lsb, 8)
+        word = ones(self.handle_lsb, self.handle_width)
+        return word | ones(self.lsb, self.width) | self.modifiers.mask | ones(self.index_lsb, 8)
 
     def decode(self, word: int, mods: Mapping[str, Value]) -> Operand:
         number = bits(word, self.index_lsb, 8) if self.index_lsb != UNSET else 255
@@ -86,12 +89,14 @@ class BindlessSlot(Slot):
         index = Reg(number) if number != 255 else None
         if index is not None:
             offset = sign_extend(offset, CONST_OFFSET_BITS)
-        return Bindless(UReg(bits(word, self.handle_lsb, 6)), offset, *self.modifiers.decode(word, mods), index=index)
+        handle = UReg(bits(word, self.handle_lsb, self.handle_width))
+        return Bindless(handle, offset, *self.modifiers.decode(word, mods), index=index)
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
         if not isinstance(operand, Bindless) or operand.offset % self.step:
             raise self.wrong(operand)
-        word = put("handle", operand.handle.index, self.handle_lsb, 6) | self.modifiers.encode(self.name, operand, mods)
+        word = put("handle", operand.handle.index, self.handle_lsb, self.handle_width)
+        word |= self.modifiers.encode(self.name, operand, mods)
         offset = (
             operand.offset if operand.index is None else unsign("constant offset", operand.offset, CONST_OFFSET_BITS)
         )
@@ -118,21 +123,23 @@ class MemSlot(Slot):
     base_lsb: int = 24
     offset_lsb: int = 40
     offset_width: int = 24
+    ureg_width: int = 6
 
     @property
     def mask(self) -> int:
         word = ones(self.base_lsb, 8) | ones(self.offset_lsb, self.offset_width) | ones(self.select)
-        word |= ones(self.ureg_lsb, 6) | ones(self.scale_lsb, 2)
+        word |= ones(self.ureg_lsb, self.ureg_width) | ones(self.scale_lsb, 2)
         return word | ones(self.wide_bit) | ones(self.descriptor_bit)
 
     def decode(self, word: int, mods: Mapping[str, Value]) -> Operand:
         ureg = None
         if self.ureg_lsb != UNSET:
-            number = bits(word, self.ureg_lsb, 6)
+            number = bits(word, self.ureg_lsb, self.ureg_width)
             if self.select == UNSET or word >> self.select & 1:
                 ureg = UReg(number)
             elif number:
-                raise SassError(f"bits {self.ureg_lsb + 5}:{self.ureg_lsb} are set without bit {self.select}")
+                top = self.ureg_lsb + self.ureg_width - 1
+                raise SassError(f"bits {top}:{self.ureg_lsb} are set without bit {self.select}")
         self.check(word)
         return Mem(
             Reg(bits(word, self.base_lsb, 8)),
@@ -161,7 +168,7 @@ class MemSlot(Slot):
         word = put("base", operand.base.index, self.base_lsb, 8)
         word |= unsign("offset", operand.offset, self.offset_width) << self.offset_lsb
         if operand.ureg is not None:
-            word |= put("uniform register", operand.ureg.index, self.ureg_lsb, 6) | ones(self.select)
+            word |= put("uniform register", operand.ureg.index, self.ureg_lsb, self.ureg_width) | ones(self.select)
         word |= ones(self.wide_bit) if operand.wide else 0
         word |= ones(self.descriptor_bit) if operand.descriptor else 0
         word |= SCALES.index(operand.scale) << self.scale_lsb if self.scale_lsb != UNSET else 0
@@ -176,18 +183,26 @@ class TargetSlot(Slot):
     lsb: int = 34
     width: int = 48
     style: str = "T"
+    low_lsb: int = UNSET  # where the low byte lies, if not below the rest
+
+    @property
+    def low_bits(self) -> int:
+        return 0 if self.low_lsb == UNSET else 8
 
     @property
     def mask(self) -> int:
-        return ones(self.lsb, self.width)
+        return ones(self.lsb, self.width) | ones(self.low_lsb, self.low_bits)
 
     def decode(self, word: int, mods: Mapping[str, Value]) -> Operand:
-        return Target(4 * sign_extend(bits(word, self.lsb, self.width), self.width))
+        distance = sign_extend(bits(word, self.lsb, self.width), self.width) << self.low_bits
+        return Target(4 * (distance + (bits(word, self.low_lsb, self.low_bits) if self.low_bits else 0)))
 
     def encode(self, operand: Operand, mods: Mapping[str, Value]) -> int:
         if not isinstance(operand, Target) or operand.relative % 4:
             raise self.wrong(operand)
-        return unsign("branch distance", operand.relative // 4, self.width) << self.lsb
+        distance = unsign("branch distance", operand.relative // 4, self.width + self.low_bits)
+        word = distance >> self.low_bits << self.lsb
+        return word | ((distance & 0xFF) << self.low_lsb if self.low_bits else 0)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ def _listed(names: Sequence[str | None]) -> dict[int, str]:
     return {value: name for value, name in enumerate(names) if name is not None}
 
 
+def _orders_75(kinds: dict[int, str]) -> dict[int, str]:
+    scopes = ("CTA", "SM", "GPU", "SYS")
+    return {4 * code + at: kind + scope for code, kind in kinds.items() for at, scope in enumerate(scopes)}
+
+
 _FLOAT_COMPARE = ["LT", "EQ", "LE", "GT", "NE", "GE", "NUM", "NAN", "LTU", "EQU", "LEU", "GTU", "NEU", "GEU"]
+
 
 # Enumeration -> field value -> name. "" prints nothing, nor does a name that starts with `_`. A field value that is
 # not listed is refused.
@@ -62,6 +68,11 @@ ENUMS: dict[str, dict[int, str]] = {
     "prefetch": _listed(["", "LTC64B", "LTC128B", "LTC256B"]),
     "order_load": {0: "", 4: "CONSTANT", 5: "STRONG.SM", 7: "STRONG.GPU", 10: "STRONG.SYS", 12: "MMIO.SYS"},
     "order_store": {0: "", 5: "STRONG.SM", 7: "STRONG.GPU", 10: "STRONG.SYS", 12: "MMIO.SYS"},
+    # sm_75: scope in the low two bits, constant, weak, strong or I/O above
+    "order_load_75": _orders_75({0: "CONSTANT.", 1: "", 2: "STRONG.", 3: "MMIO."}),
+    "order_store_75": _orders_75({1: "", 2: "STRONG.", 3: "MMIO."}),
+    "order_atomic_75": _orders_75({1: "", 2: "STRONG."}),
+    "order_atomic": {0: "", 5: "STRONG.SM", 7: "STRONG.GPU", 10: "STRONG.SYS", 12: "MMIO.SYS"},
     "order_async": {0: "", 4: "CONSTANT"},
     "atom": _listed(["ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH"]),
     "red": _listed(["ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"]),
@@ -93,6 +104,7 @@ ENUMS: dict[str, dict[int, str]] = {
     "bar_op": _listed(["POPC", "AND", "OR"]),
     "cs2r": _listed(["32", ""]),
     "depth": _listed(["", "INC", "DEC"]),
+    "converge": _listed(["", "RELIABLE", "RECONVERGENT"]),
     "exit": _listed(["", "KEEPREFCOUNT", "PREEMPTED"]),
     "ret": _listed(["REL", "ABS"]),
     "clear": {1: "CLEAR"},

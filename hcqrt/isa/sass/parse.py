@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from .codec import encode, family, matching_rows
+from .codec import encode, matching_rows
+from .families import family
 from .memory_slots import BindlessSlot, ConstSlot, IndexSlot, MemSlot, TargetSlot
 from .model import (
     PT,

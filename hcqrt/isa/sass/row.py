@@ -80,7 +80,7 @@ class Row:
     slots: tuple[Slot, ...]
     fixed: int  # value of the bits that no field covers
     uniform_guard: bool
-    chips: frozenset[int] | None
+    chips: frozenset[int]
 
     @property
     def mods(self) -> tuple[ModField, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from . import table
+from .families import Family, chips_of
 from .memory_slots import BindlessSlot, ConstSlot, IndexSlot, MemSlot, TargetSlot
 from .model import Barrier, Scoreboard, SpecialReg
 from .names import ENUMS
@@ -40,8 +41,9 @@ def _modifiers(spec: str, place: str) -> Modifiers:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the opcode column decides about the operands of one row."""
+    """What the opcode column and the family decide about the operands of one row."""
 
+    family: Family
     form: int = 0
     bindless: bool = False
     uniform: bool = False
@@ -52,17 +54,24 @@ class Shape:
         place = _modifiers(re.sub(r"(?<=[-%^~h])\d+", "", spec), "slot")
         if self.form == 1:
             if self.uniform:
-                return URegSlot(name, shown, 32, place)
+                return self.uniform_register(name, shown, 32, place)
             return RegSlot(name, shown, 32, place, REUSE_C if self.second_is_c else REUSE_B)
         if self.form in (2, 4):
             return ImmSlot(name, shown, imm or "int")
         if self.form in (3, 5):
-            return (BindlessSlot if self.bindless else ConstSlot)(name, shown, place)
-        return URegSlot(name, shown, 32, place)
+            if not self.bindless:
+                return ConstSlot(name, shown, place)
+            return BindlessSlot(name, shown, place, handle_width=self.family.ureg_bits)
+        return self.uniform_register(name, shown, 32, place)
 
     def high(self, name: str, shown: str | None, spec: str, reuse: int) -> Slot:
         place = _modifiers(spec, "high")
-        return URegSlot(name, shown, 64, place) if self.uniform else RegSlot(name, shown, 64, place, reuse)
+        if self.uniform:
+            return self.uniform_register(name, shown, 64, place)
+        return RegSlot(name, shown, 64, place, reuse)
+
+    def uniform_register(self, name: str, shown: str | None, lsb: int, modifiers: Modifiers) -> URegSlot:
+        return URegSlot(name, shown, lsb, modifiers, self.family.ureg_bits)
 
 
 MEMORY_KINDS = {
@@ -81,8 +90,8 @@ MEMORY_KINDS = {
 ALWAYS_UNIFORM = ("MU", "MA", "MR", "MY", "MH")
 
 
-def _memory(kind: str, lsb: int, name: str, shown: str | None) -> MemSlot:
-    slot = MEMORY_KINDS[kind]
+def _memory(kind: str, lsb: int, name: str, shown: str | None, family: Family) -> MemSlot:
+    slot = replace(MEMORY_KINDS[kind], ureg_width=family.ureg_bits)
     if lsb != UNSET:
         slot = replace(slot, ureg_lsb=lsb)
     if kind == "MX" and lsb != UNSET:
@@ -106,16 +115,18 @@ def _operand(spec: str, shape: Shape) -> Slot:
         at = 24 if kind == "A" else lsb
         modifiers = _modifiers(signs, "a")
         if shape.uniform or kind == "U":
-            return URegSlot(name, shown, at, modifiers)
+            return shape.uniform_register(name, shown, at, modifiers)
         return RegSlot(name, shown, at, modifiers, REUSE_PLACES.get(at, 0))
     if kind in ("P", "UP"):
         return PredSlot(name, shown, lsb, neg_bit, shape.uniform or kind == "UP")
     if kind == "EP":
         return EitherPredSlot(name, shown, lsb, neg_bit)
-    return _memory(kind, lsb, name, shown) if kind in MEMORY_KINDS else _numbered(match, lsb)
+    return (
+        _memory(kind, lsb, name, shown, shape.family) if kind in MEMORY_KINDS else _numbered(match, lsb, shape.family)
+    )
 
 
-def _numbered(match: re.Match[str], lsb: int) -> Slot:
+def _numbered(match: re.Match[str], lsb: int, family: Family) -> Slot:
     """Operands given by a place and a width: numbers, constants by byte, targets, indices."""
     name, kind, shown = match["name"], match["kind"], match["shown"]
     width, more = int(match["width"] or 0), int(match["more"] or UNSET)
@@ -124,22 +135,26 @@ def _numbered(match: re.Match[str], lsb: int) -> Slot:
     if kind == "N":
         return NumSlot(name, shown, lsb, width, more, int(match["more_width"] or 0))
     if kind == "LX":
-        return BindlessSlot(name, shown, lsb=lsb, width=width, step=1, index_lsb=more, handle_lsb=24)
+        return BindlessSlot(
+            name, shown, lsb=lsb, width=width, step=1, index_lsb=more, handle_lsb=24, handle_width=family.ureg_bits
+        )
     if kind == "L":
         return ConstSlot(name, shown, PLAIN_SOURCE, lsb, width, 1, more)
-    if kind == "LU":
-        return ConstSlot(name, shown, PLAIN_SOURCE, lsb, width, 1, more, index_width=6, default_index=UNSET)
+    if kind in ("LU", "LI"):
+        default = family.urz if kind == "LU" else UNSET
+        return ConstSlot(name, shown, PLAIN_SOURCE, lsb, width, 1, more, True, family.ureg_bits, default)
     if kind in ("T", "D", "J"):
-        return TargetSlot(name, shown, lsb, width, kind)
+        return TargetSlot(name, shown, lsb, width, kind, 16 if family.far_targets and width == FAR_WIDTH else UNSET)
     if kind == "SR":
         return IndexSlot(name, shown, SpecialReg, 72, 8)
     return IndexSlot(name, shown, Barrier, lsb, 4) if kind == "B" else IndexSlot(name, shown, Scoreboard, lsb, 3, 6)
 
 
 PLAIN_SOURCE = Modifiers()
+FAR_WIDTH = 48  # branch distances of this width may have eight more bits
 
 
-def _suffix(spec: str) -> tuple[list[ModField | str], int, int]:
+def _suffix(spec: str, family: Family) -> tuple[list[ModField | str], int, int]:
     """Suffix column -> (printed items, mask and value of the fixed bits)."""
     items: list[ModField | str] = []
     mask = value = 0
@@ -154,7 +169,7 @@ def _suffix(spec: str) -> tuple[list[ModField | str], int, int]:
             name, rest = token.split(":")
             enum, where = rest.split("@")
             pieces = tuple((int(p.split("+")[0]), int(p.split("+")[1])) for p in where.split(","))
-            names = ENUMS[enum]
+            names = ENUMS[family.enums.get(enum, enum)]
             items.append(ModField(name, pieces, names, {text: code for code, text in names.items()}))
         else:
             name, bit = token.split("@")
@@ -163,19 +178,19 @@ def _suffix(spec: str) -> tuple[list[ModField | str], int, int]:
     return items, mask, value
 
 
-def _shapes(column: str) -> Iterator[tuple[int, Shape, int]]:
+def _shapes(column: str, family: Family) -> Iterator[tuple[int, Shape, int]]:
     """Opcode column -> (12-bit opcode, shape, fixed bits)."""
     if "/" not in column:
-        yield int(column, 16), Shape(), 0
+        yield int(column, 16), Shape(family), 0
         return
     base, forms = column.split("/")
     uniform = forms.startswith("u")
     for form in map(int, forms.lstrip("u")):
         opcode = int(base, 16) | form << 9
         if uniform:
-            yield opcode, Shape(form, uniform=True), ones(UNIFORM_BIT)
+            yield opcode, Shape(family, form, uniform=True), ones(UNIFORM_BIT)
             continue
-        shape = Shape(form, second_is_c=forms == "1237")
+        shape = Shape(family, form, second_is_c=forms == "1237")
         yield opcode, shape, ones(UNIFORM_BIT) if form in (6, 7) else 0
         if form in (3, 5):
             yield opcode, replace(shape, bindless=True), ones(UNIFORM_BIT)
@@ -198,9 +213,9 @@ def _lines() -> Iterator[Line]:
 
 
 def _row(line: Line, opcode: int, shape: Shape, fixed: int, uniform_guard: bool) -> Row:
-    items, mask, value = _suffix(line.suffix)
+    items, mask, value = _suffix(line.suffix, shape.family)
     slots = tuple(_operand(spec, shape) for spec in line.operands.split())
-    chips = frozenset(map(int, line.chips.split())) or None
+    chips = chips_of(line.chips)
     if any(re.search(rf"=({'|'.join(ALWAYS_UNIFORM)})\d*(\?|$)", spec) for spec in line.operands.split()):
         fixed |= ones(UNIFORM_BIT)
     row = Row(line.mnemonic, opcode, tuple(items), slots, opcode | value | fixed, uniform_guard, chips)
@@ -212,26 +227,26 @@ def _row(line: Line, opcode: int, shape: Shape, fixed: int, uniform_guard: bool)
     return row
 
 
-def _uniform(lines: list[Line]) -> Iterator[Row]:
+def _uniform(lines: list[Line], family: Family) -> Iterator[Row]:
     for name, (vector, base, forms) in table.UNIFORM.items():
         for line in lines:
             if line.mnemonic == vector:
                 for form in map(int, forms):
                     own = replace(line, mnemonic=name)
-                    yield _row(own, base | form << 9, Shape(form, uniform=True), ones(UNIFORM_BIT), True)
+                    yield _row(own, base | form << 9, Shape(family, form, uniform=True), ones(UNIFORM_BIT), True)
 
 
 UNIFORM_GUARDS = ("ULDC", "UMOV", "UPLOP3", "S2UR")
 
 
 @cache
-def rows() -> tuple[Row, ...]:
-    """All rows of the family, in the order in which a decoder tries them."""
+def rows(family: Family) -> tuple[Row, ...]:
+    """The rows of a family, in the order in which a decoder tries them."""
     found: list[Row] = []
-    lines = list(_lines())
+    lines = [line for line in _lines() if not chips_of(line.chips).isdisjoint(family.chips)]
     for line in lines:
-        for opcode, shape, fixed in _shapes(line.opcode):
+        for opcode, shape, fixed in _shapes(line.opcode, family):
             guard = shape.uniform or line.mnemonic in UNIFORM_GUARDS
             found.append(_row(line, opcode, shape, fixed, guard))
-    found.extend(_uniform(lines))
+    found.extend(_uniform(lines, family))
     return tuple(found)

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a table has one line per instruction
-"""The instruction table of sm_80 to sm_89: one line per instruction, with every field of its word.
+"""The instruction table: one line per instruction, with every field of its word.
 
 Columns: mnemonic | opcode | suffix fields in printed order | operands in printed order [| chips].
 
@@ -14,8 +14,8 @@ operands    `name=kind`: R16 register at bit 16 · U16 uniform register · A reg
             L38+16 constant address · Mxxx memory address and T target (rows.py).
             Modifiers of a source: `-` negation, `%` absolute value, `^` negation or `~` under .X, `~` not, `h` half, `m` high half;
             a number after one gives its bit, else the usual place. `:f32` is the kind of an immediate.
-            `?` printed unless PT, RZ or 0 · `?FLAG` printed with that flag, `?!FLAG` without · `?<n` printed unless n.
-chips       the SMs of this line; none: all of the family.
+            `?` printed unless PT, RZ or 0 · `?+` printed, but source text may leave it out · `?FLAG` printed with that flag, `?!FLAG` without · `?<n` printed unless n.
+chips       the chips of this line (families.py): `75`, `80-89`, `90-` and up, `-90` and below; none: all.
 Sources: facts measured against the vendor disassembler, and Mesa's NAK for the roles of operands.
 """
 
@@ -25,7 +25,8 @@ INTEGER = """
 MOV        | 002/1456    |                                              | d=R16 b=S:uint lanes=N72+4?<15
 SEL        | 007/1456    |                                              | d=R16 a=A b=S:uint ps=P87!90
 ISETP      | 00c/1456    | cmp:icmp@76+3 sign:usign@73+1 bool:bool@74+2 EX@72 | pd=P81 pd2=P84 a=A b=S ps=P87!90 ps3=P68!71?EX
-IADD3      | 010/1456    | X@74                       | d=R16 pd=P81? pd2=P84? a=A^72 b=S^ c=C^ ps=P87!90?X ps2=P77!80?X
+IADD3      | 010/1456    | X@74                       | d=R16 pd=P81? pd2=P84? a=A^72 b=S^ c=C^ ps=P87!90?X ps2=P77!80?X | -90
+IADD3      | 010/1456    | X@74                       | d=R16 pd=P81?+ pd2=P84?+ a=A^72 b=S^ c=C^ ps=P87!90?X ps2=P77!80?X | 100-
 LEA        | 011/1456    | HI=0@80 X@74 SX32=0@73     | d=R16 pd=P81? a=A^72 b=S:uint^ c=C?HI shift=N75+5 ps=P87!90?X
 LEA        | 011/1456    | HI=1@80 X@74 SX32@73       | d=R16 pd=P81? a=A^72 b=S:uint^ c=C?!SX32 shift=N75+5 ps=P87!90?X
 LOP3       | 012/1456    | LUT" PAND@80                                 | pd=P81? d=R16 a=A b=S:uint c=C:uint lut=N72+8 ps=P87!90
@@ -34,7 +35,8 @@ VABSDIFF   | 014/1237    | sign:usign@73+1                              | d=R16 
 VABSDIFF4  | 015/1234567 | sign:usign8@73+1 ACC@75                      | d=R16 pd=P81? a=A b=B:uint c=C:uint
 UPRMT      | 096/u14     |                                              | d=R16 a=A b=B:uint c=C:uint
 PRMT       | 016/1234567 | mode:prmt@72+3                               | d=R16 a=A b=B:uint c=C:uint
-IMNMX      | 017/1456    | sign:usign@73+1                              | d=R16 a=A b=S ps=P87!90
+IMNMX      | 017/1456    | sign:usign@73+1                              | d=R16 a=A b=S ps=P87!90 | -103
+IMNMX      | 017/1456    | sign:usign@73+1                              | pd=P81?+ pd2=P84?+ d=R16 a=A b=S ps=P87!90 ps2=P77!80?+ | 120-
 SHF        | 019/1234567 | dir:shift_dir@76+1 W@75 type:shift_type@73+2 HI@80 | d=R16 a=A b=B:uint c=C:uint
 SGXT       | 01a/1456    | W@75 sign:usign@73+1                         | d=R16 a=A b=S:uint
 BMSK       | 01b/1456    | W@75                                         | d=R16 a=A b=S:uint
@@ -54,7 +56,9 @@ I2FP       | 045/1456    | F32" sign:usign_always@74+1 round:pack_round@78+2 =84
 
 FLOAT = """
 FSEL       | 008/1456    | FTZ@80                                             | d=R16 a=A-% b=S:f32-% ps=P87!90
-FMNMX      | 009/1456    | FTZ@80 NAN@81 unused:unused@64+8                                      | d=R16 a=A-% b=S:f32-% ps=P87!90
+FMNMX      | 009/1456    | FTZ@80 NAN@81 unused:unused@64+8                                      | d=R16 a=A-% b=S:f32-% ps=P87!90 | -90
+FMNMX      | 009/1456    | FTZ@80 NAN@81 XORSIGN@82 IS_A=0@65             | d=R16 a=A-% b=S:f32-% ps=P87!90 | 100-
+FMNMX      | 009/1456    | FTZ@80 NAN@81 XORSIGN@82 IS_A=1@65 =64+1:1 =69+3:7 | d=R16 pd=P66 a=A-% b=S:f32-% ps=P87!90 | 100-
 FSET       | 00a/1456    | BF" cmp:fcmp@76+4 FTZ@80 bool:bool@74+2 | d=R16 a=A-% b=S:f32-% ps=P87!90
 FSETP      | 00b/1456    | cmp:fcmp@76+4 FTZ@80 bool:bool@74+2                | pd=P81 pd2=P84 a=A-% b=S:f32-% ps=P87!90
 FMUL       | 020/1456    | FTZ@80 FMZ@76 scale:scale@84+3 round:round@78+2 SAT@77 unused:unused@64+8 | d=R16 a=A-% b=S:f32-%
@@ -113,27 +117,32 @@ ST      | 385 | E@72 evict:evict@84+3 type:access@73+3 order:order_store@77+4   
 ST      | 985 | =72+1:1 E" evict:evict@84+3 type:access@73+3 order:order_store@77+4                           | addr=MU64 data=R32
 LDL     | 983 | evict:evict@84+3 type:access@73+3                            | d=R16 addr=MS32
 STL     | 387 | evict:evict@84+3 type:access@73+3                            | addr=M data=R32
-LDS     | 984 | type:access@73+3                                             | d=R16 addr=MX32
+LDS     | 984 | type:access@73+3                                             | d=R16 addr=MX32 | 80-
+LDS     | 984 | U@76 type:access@73+3                                        | d=R16 addr=MX32 | 75
 STS     | 388 | type:access@73+3                                             | addr=MX data=R32
 STS     | 988 | type:access@73+3                                             | addr=MY64 data=R32
-ATOMS   | 38c | op:atom@87+4 type:shared_type@73+2                           | d=R16 addr=MX data=R32
+ATOMS   | 38c | op:atom@87+4 type:shared_type@73+2                           | d=R16 addr=MX data=R32 | 80-
+ATOMS   | 38c | op:atom@87+4 type:shared_type@73+2 unused:unused@64+8 | d=R16 addr=MX data=R32 | 75
 ATOMS   | 98c | op:atom@87+4 type:shared_type@73+2                           | d=R16 addr=MY64 data=R32
 ATOMS   | 38d | op:shared_cas@87+2 type:shared_type@73+2                     | d=R16 addr=MX cmp=R32 data=R64
-ATOMG   | 3a8 | E@72 op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | pd=P81 d=R16 addr=M data=R32
-ATOMG   | 9a8 | =72+1:1 E" op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | pd=P81 d=R16 addr=MA data=R32
-ATOMG   | 3a9 | E@72 op:cas@0+0 evict:evict@84+3 type:cas_type@73+4 order:order_store@77+4    | pd=P81 d=R16 addr=M cmp=R32 data=R64
-ATOM    | 38a | E@72 op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | pd=P81 d=R16 addr=M data=R32
-ATOM    | 98a | =72+1:1 E" op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | pd=P81 d=R16 addr=MA data=R32
-ATOM    | 38b | E@72 op:cas@0+0 evict:evict@84+3 type:cas_type@73+4 order:order_store@77+4    | pd=P81 d=R16 addr=M cmp=R32 data=R64
-RED     | 98e | E@72 op:red@87+3 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4  | addr=M data=R32
-RED     | 98e | =72+1:1 E" op:red@87+3 evict:evict@84+3 type:atom_type@73+4 order:order_store@77+4 | addr=MR data=R32
-LDGSTS  | fae | E" bypass:bypass@81+1 evict:evict@84+3 prefetch:prefetch@71+2 type:async_size@73+3 ZFILL@82 order:order_async@77+4 | shared=MG addr=MH ps=P87!90?
+ATOMG   | 3a8 | E@72 op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4 | pd=P81 d=R16 addr=M data=R32 | 80-
+ATOMG   | 3a8 | E@72 op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4 unused:unused@64+8 | pd=P81 d=R16 addr=M data=R32 | 75
+ATOMG   | 9a8 | =72+1:1 E" op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4 | pd=P81 d=R16 addr=MA data=R32
+ATOMG   | 3a9 | E@72 op:cas@0+0 evict:evict@84+3 type:cas_type@73+4 order:order_atomic@77+4    | pd=P81 d=R16 addr=M cmp=R32 data=R64
+ATOM    | 38a | E@72 op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4 | pd=P81 d=R16 addr=M data=R32 | 80-
+ATOM    | 38a | E@72 op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4 unused:unused@64+8 | pd=P81 d=R16 addr=M data=R32 | 75
+ATOM    | 98a | =72+1:1 E" op:atom@87+4 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4 | pd=P81 d=R16 addr=MA data=R32
+ATOM    | 38b | E@72 op:cas@0+0 evict:evict@84+3 type:cas_type@73+4 order:order_atomic@77+4    | pd=P81 d=R16 addr=M cmp=R32 data=R64
+RED     | 98e | E@72 op:red@87+3 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4  | addr=M data=R32
+RED     | 98e | =72+1:1 E" op:red@87+3 evict:evict@84+3 type:atom_type@73+4 order:order_atomic@77+4 | addr=MR data=R32
+LDGSTS  | fae | E" bypass:bypass@81+1 evict:evict@84+3 prefetch:prefetch@71+2 type:async_size@73+3 ZFILL@82 order:order_async@77+4 | shared=MG addr=MH ps=P87!90? | 80-90
 LDSM    | 83b | 16" shape:ldsm_shape@78+2 count:ldsm_count@72+2              | d=R16 addr=MS32
 LDC     | b82 | type:const_access@73+3 mode:const_mode@78+2                  | d=R16 b=L38+16,24
 LDC     | 582 | type:const_access@73+3 mode:const_mode@78+2 =91+1:1          | d=R16 b=LX38+16,64
-ULDC    | ab9 | type:const_access@73+3                                       | d=U16 b=L38+16
-ULDC    | ab9 | type:const_access@73+3 =91+1:1                               | d=U16 b=LX38+16
-ULDC    | abb | type:const_access@73+3 =91+1:1                               | d=U16 b=LU38+16,24
+ULDC    | ab9 | type:const_access@73+3                                       | d=U16 b=L38+16 | -90
+ULDC    | ab9 | type:const_access@73+3 =91+1:1                               | d=U16 b=LX38+16 | -90
+ULDC    | abb | type:const_access@73+3 =91+1:1                               | d=U16 b=LI38+16,24 | -90
+LDCU    | 7ac | type:access@73+3 =91+1:1                                     | d=U16 b=LU37+17,24 | 100-
 QSPC    | 3aa | E@72 space:space@73+2                                        | pd=P81 d=R16 addr=M
 CCTL    | 98f | E@72 cache:cache@78+3 op:cctl@87+4                           | addr=ML
 CCTL    | 98f | cache:cache@78+3 op:cctl_all@87+4 =24+8:255                  |
@@ -147,7 +156,8 @@ CONTROL = """
 S2R     | 919 |                                    | d=R16 sr=SR
 S2UR    | 9c3 |                                    | d=U16 sr=SR
 CS2R    | 805 | width:cs2r@80+1                    | d=R16 sr=SR
-R2UR    | 3c2 | =84+3:0                            | pd=P81? d=U16 a=A
+R2UR    | 3c2 | =84+3:0                            | pd=P81? d=U16 a=A | -89
+R2UR    | 2ca | =84+3:0                            | pd=P81? d=U16 a=A | 90-
 VOTE    | 806 | op:vote@72+2                       | d=R16? pd=P81 ps=P87!90
 VOTEU   | 886 | op:vote@72+2                       | d=U16? pd=UP81 ps=P87!90
 MATCH   | 3a1 | op:match_all@79+1 U64@73           | pd=P81 d=R16 a=A
@@ -175,9 +185,12 @@ CALL    | 944 | REL" NOINC@86                      | ps=P87!90? target=T34+48
 CALL    | 344 | REL" NOINC@86                      | ps=P87!90? a=A target=J34+48
 RET     | 950 | kind:ret@85+1 NODEC@86             | ps=P87!90? a=A target=J34+48
 EXIT    | 94d | mode:exit@84+2 NO_ATEXIT@86        | ps=P87!90?
-BSSY    | 945 |                                    | ps=P87!90? barrier=B16 target=T34+30
-BSYNC   | 941 |                                    | ps=P87!90? barrier=B16
-BREAK   | 942 |                                    | ps=P87!90? barrier=B16
+BSSY    | 945 |                                    | ps=P87!90? barrier=B16 target=T34+30 | -90
+BSSY    | 945 | kind:converge@72+2                 | ps=P87!90? barrier=B16 target=T34+30 | 100-
+BSYNC   | 941 |                                    | ps=P87!90? barrier=B16 | -90
+BSYNC   | 941 | kind:converge@72+2                 | ps=P87!90? barrier=B16 | 100-
+BREAK   | 942 |                                    | ps=P87!90? barrier=B16 | -90
+BREAK   | 942 | kind:converge@72+2                 | ps=P87!90? barrier=B16 | 100-
 BMOV    | 355 | 32" CLEAR@84                       | d=R16 barrier=B24
 BMOV    | 356 | 32" PQUAD@84                       | barrier=B24 a=R32
 WARPSYNC | 948 |                                   | ps=P87!90? mask=I32+32u

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from .codec import family, row_of
-from .memory_slots import MemSlot, TargetSlot
+from .codec import row_of
+from .families import Family
+from .families import family as family_of
+from .memory_slots import ConstSlot, MemSlot, TargetSlot
 from .model import (
     PT,
     RZ,
@@ -26,7 +28,7 @@ from .model import (
 from .names import SPECIAL
 from .numbers import hexadecimal, immediate
 from .row import ModField, Row
-from .slots import CONST_OFFSET_BITS, HIGH_HALF, RegSlot, Slot, sign_extend
+from .slots import CONST_OFFSET_BITS, HIGH_HALF, UNSET, RegSlot, Slot, sign_extend
 
 INSTRUCTION_BYTES = 16
 
@@ -52,12 +54,15 @@ def _modified(core: str, operand: Reg | UReg | Const | Bindless, reuse: bool = F
     return core + (".reuse" if reuse else "") + half
 
 
-def _constant(operand: Const | Bindless, urz: int, packed: bool) -> str:
+def _constant(operand: Const | Bindless, slot: Slot, urz: int, packed: bool) -> str:
     bank = hexadecimal(operand.bank) if isinstance(operand, Const) else _register(operand.handle, urz)
     value = operand.offset
-    if isinstance(operand, Const) or operand.index is not None:  # these print signed
+    own_index = slot if isinstance(slot, ConstSlot) and slot.index_lsb != UNSET else None
+    if (isinstance(operand, Const) or operand.index is not None) and own_index is None:  # these print signed
         value = sign_extend(value & 0xFFFF, CONST_OFFSET_BITS)
     offset = hexadecimal(value)
+    if own_index is not None and not value:
+        offset = "URZ" if own_index.index_uniform else "RZ"
     if operand.index is not None:
         register = _register(operand.index, urz)
         offset = f"{register}+{offset}" if operand.offset else register
@@ -65,11 +70,12 @@ def _constant(operand: Const | Bindless, urz: int, packed: bool) -> str:
     return f"{prefix}[{bank}]{' ' if packed else ''}[{offset}]"
 
 
-def _address(operand: Mem, slot: MemSlot, urz: int) -> str:
-    parts = []
+def _address(operand: Mem, slot: MemSlot, family: Family) -> str:
+    parts, urz = [], family.urz
     always_64 = slot.wide_bit >= 0
     scaled = operand.scale != 1 and (operand.base.index != RZ or operand.ureg is not None)
-    if operand.base.index != RZ or always_64 or scaled or (operand.ureg is None and not operand.offset):
+    always_shown = always_64 and family.shows_zero_pairs
+    if operand.base.index != RZ or always_shown or scaled or (operand.ureg is None and not operand.offset):
         base = _register(operand.base, urz)
         if always_64:
             base += ".64" if operand.wide else ".U32"
@@ -81,7 +87,10 @@ def _address(operand: Mem, slot: MemSlot, urz: int) -> str:
         offset &= (1 << slot.offset_width) - 1
     if offset or not parts:
         parts.append(hexadecimal(offset))
-    return f"[{'+'.join(parts)}]"
+    shown = f"[{'+'.join(parts)}]"
+    if operand.descriptor and operand.ureg is not None and family.shows_descriptors:
+        return f"desc[{_register(operand.ureg, urz)}]{shown}"
+    return shown
 
 
 def is_shown(slot: Slot, operand: Operand, inst: Instruction) -> bool:
@@ -89,9 +98,11 @@ def is_shown(slot: Slot, operand: Operand, inst: Instruction) -> bool:
     if slot.shown is None:
         return True
     for term in slot.shown.split("&") if slot.shown else ["?"]:
+        if term == "+":
+            continue
         if term == "?":
             neg = isinstance(operand, (Pred, UPred)) and operand.neg
-            zero = {Pred: PT, UPred: PT, Reg: RZ, UReg: family(inst.sm).urz}.get(type(operand))
+            zero = {Pred: PT, UPred: PT, Reg: RZ, UReg: family_of(inst.sm).urz}.get(type(operand))
             number = operand.value if isinstance(operand, Num) else getattr(operand, "index", None)
             if number == (0 if zero is None else zero) and not neg:
                 return False
@@ -104,7 +115,8 @@ def is_shown(slot: Slot, operand: Operand, inst: Instruction) -> bool:
 
 
 def operand_text(operand: Operand, slot: Slot, inst: Instruction, pc: int) -> str:
-    urz = family(inst.sm).urz
+    family = family_of(inst.sm)
+    urz = family.urz
     if isinstance(operand, (Reg, UReg)):
         reuse = isinstance(slot, RegSlot) and bool(inst.sched.reuse & slot.reuse)
         return _modified(_register(operand, urz), operand, reuse)
@@ -113,10 +125,10 @@ def operand_text(operand: Operand, slot: Slot, inst: Instruction, pc: int) -> st
     if isinstance(operand, Imm):
         return immediate(operand)
     if isinstance(operand, (Const, Bindless)):
-        return _modified(_constant(operand, urz, _is_narrow(inst)), operand)
+        return _modified(_constant(operand, slot, urz, _is_narrow(inst)), operand)
     if isinstance(operand, Mem):
         assert isinstance(slot, MemSlot)
-        return _address(operand, slot, urz)
+        return _address(operand, slot, family)
     if isinstance(operand, Target):
         absolute = operand.relative + (
             0 if isinstance(slot, TargetSlot) and slot.style == "D" else pc + INSTRUCTION_BYTES

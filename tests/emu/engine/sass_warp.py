@@ -98,10 +98,12 @@ def _given_operand(slot: Slot, value: Operand | int) -> Operand:
     return value
 
 
-def ins(mnemonic: str, opcode: int, guard: Pred | UPred | None = None, **fields: Operand | Value | int) -> Instruction:
+def ins(
+    mnemonic: str, opcode: int, guard: Pred | UPred | None = None, sm: int = SM, **fields: Operand | Value | int
+) -> Instruction:
     """The instruction of the row that has these fields; a plain int in an operand's place is an immediate number."""
     reasons = []
-    for known in matching_rows(mnemonic, SM):
+    for known in matching_rows(mnemonic, sm):
         row = known.row
         if row.opcode & 0xFFF != opcode:
             continue
@@ -119,7 +121,7 @@ def ins(mnemonic: str, opcode: int, guard: Pred | UPred | None = None, **fields:
                 assert not isinstance(value, str)
                 args[name] = _given_operand(slots[name], value)
         made = Instruction(
-            SM, row.opcode & 0xFFF, mnemonic, mods, args, guard or (UPred(PT) if row.uniform_guard else Pred(PT))
+            sm, row.opcode & 0xFFF, mnemonic, mods, args, guard or (UPred(PT) if row.uniform_guard else Pred(PT))
         )
         try:
             encode(made)

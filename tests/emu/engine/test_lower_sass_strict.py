@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,9 +29,15 @@ from hcqrt.isa.sass import (
     decode,
     encode,
 )
-from hcqrt.isa.sass.codec import matching_rows
+from hcqrt.isa.sass.codec import Compiled, matching_rows
+from hcqrt.isa.sass.families import FAMILIES
 
 PC = 0x7F0000001230
+FIRST_CHIPS = [family.chips[0] for family in FAMILIES]
+
+
+def rows_of(mnemonic: str, chips: Sequence[int] = FIRST_CHIPS) -> list[tuple[int, Compiled]]:
+    return [(sm, known) for sm in chips for known in matching_rows(mnemonic, sm)]
 
 
 def test_a_modifier_that_no_handler_takes_is_refused() -> None:
@@ -49,9 +55,9 @@ def test_a_modifier_that_no_handler_takes_is_refused() -> None:
 def test_every_handler_consumes_every_field_of_its_rows(mnemonic: str) -> None:
     """A modifier or an operand that is new to the handler is refused, for each row that lowers as it is."""
     lowered = 0
-    for known in matching_rows(mnemonic, 86):
+    for sm, known in rows_of(mnemonic):
         try:
-            plain = ins(mnemonic, known.row.opcode & 0xFFF, **NEEDED.get(mnemonic, {}))
+            plain = ins(mnemonic, known.row.opcode & 0xFFF, sm=sm, **NEEDED.get(mnemonic, {}))
             lower(plain, PC)
         except (LoweringError, AssertionError):
             continue  # a form whose default values are refused, or that needs operands of its own
@@ -133,9 +139,9 @@ def test_records_follow_the_contract() -> None:
 def test_only_the_last_record_of_an_instruction_may_change_what_its_guard_reads() -> None:
     """All records of an instruction run under one guard, so nothing but scratch is written before the last."""
     for mnemonic in HANDLERS:
-        for known in matching_rows(mnemonic, 86):
+        for sm, known in rows_of(mnemonic):
             try:
-                records = lower(ins(mnemonic, known.row.opcode & 0xFFF), PC)
+                records = lower(ins(mnemonic, known.row.opcode & 0xFFF, sm=sm), PC)
             except (LoweringError, AssertionError):
                 continue
             for record in records[:-1]:
@@ -156,15 +162,15 @@ def test_a_flipped_bit_is_lowered_or_refused_and_never_breaks_the_contract() -> 
     """From the plain word of each row: every single bit flipped; what still decodes lowers or is refused."""
     kept = refused = 0
     for mnemonic in mnemonics():
-        for known in matching_rows(mnemonic, 86):
+        for sm, known in rows_of(mnemonic, (86, 120)):
             try:
-                lo, hi = encode(ins(mnemonic, known.row.opcode & 0xFFF))
+                lo, hi = encode(ins(mnemonic, known.row.opcode & 0xFFF, sm=sm))
             except AssertionError:
                 continue  # the kind of its immediate depends on a modifier
-            for bit in range(105):  # the bits above steer scheduling only
+            for bit in range(0, 105, 1 if sm == 86 else 4):  # the bits above steer scheduling only
                 word = (lo | hi << 64) ^ 1 << bit
                 try:
-                    records = lower(decode(word & (1 << 64) - 1, word >> 64, 86), PC)
+                    records = lower(decode(word & (1 << 64) - 1, word >> 64, sm), PC)
                 except (SassError, LoweringError):
                     refused += 1
                     continue

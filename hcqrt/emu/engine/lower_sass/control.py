@@ -133,6 +133,7 @@ def leave(i: Lowering) -> None:
 
 @lowers("BSSY", "BSYNC", "BREAK")
 def convergence(i: Lowering) -> None:
+    i.no_effect("kind")  # how surely lanes meet: here they always do
     i.optional("target")  # where the lanes meet: the BSYNC there does the work
     i.emit(i.instruction.mnemonic, imm=barrier(i), guard=condition(i))
 

@@ -50,7 +50,9 @@ def ffma(i: Lowering) -> None:
 
 @lowers("FMNMX")
 def fmnmx(i: Lowering) -> None:
-    i.no_effect("unused")
+    i.no_effect("unused", "IS_A")
+    i.no_pred("pd")  # IS_A: which of the two it was
+    i.unset("XORSIGN")
     flags = flush(i) | (u.NAN_WINS if i.flag("NAN") else 0)
     i.emit("FMNMX", i.dst("d"), i.single("a"), i.single("b"), flags=flags, p=i.pred("ps"))
 

@@ -94,6 +94,8 @@ def iabs(i: Lowering) -> None:
 
 @lowers("IMNMX")
 def imnmx(i: Lowering) -> None:
+    i.no_pred("pd", "pd2")
+    i.unread_pred("ps2")
     i.emit("IMNMX", i.dst("d"), i.word("a"), i.word("b"), flags=i.mod("sign", SIGN), p=i.pred("ps"))
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....isa.sass import RZ, Const, Imm, Instruction, Num, Pred, Reg, UPred, UReg
+from ....isa.sass.families import family
 from ....isa.sass.model import Operand
 from .. import uops as u
 from ..lowering import ALWAYS, NONE, ZERO, Emitter, LoweringError, PredSource, Source, immediate
 
-URZ = 63  # up to sm_90
+SCRATCH_REGISTERS = 24
+LOW_UNIFORMS = u.SCRATCH_BASE - u.UNIFORM_BASE  # uniform registers in front of the scratch registers; the rest follow
+HIGH_UNIFORM_BASE = u.SCRATCH_BASE + SCRATCH_REGISTERS
+UNIFORMS = LOW_UNIFORMS + u.REGISTERS - 4 - HIGH_UNIFORM_BASE  # the engine's last registers only end an operand
 UNIFORM_ALWAYS = (u.UPT, False)
 UNREAD = (ALWAYS, NONE, UNIFORM_ALWAYS, (u.UPT, True), (0, False), (u.UP_BASE, False))
 PACKED_HALF = {"": 0, "H0_H0": 2, "H1_H1": 3}
@@ -18,7 +22,7 @@ PACKED_HALF = {"": 0, "H0_H0": 2, "H1_H1": 3}
 class Lowering(Emitter[Operand]):
     """`registers`: the launch's register count; a register number from there on is refused."""
 
-    scratch_registers = range(u.SCRATCH_BASE, u.SCRATCH_BASE + 24)
+    scratch_registers = range(u.SCRATCH_BASE, HIGH_UNIFORM_BASE)
 
     def __init__(self, instruction: Instruction, pc: int, registers: int) -> None:
         i = instruction
@@ -26,6 +30,7 @@ class Lowering(Emitter[Operand]):
         super().__init__(i.mods, i.args, where, pc, ALWAYS)
         self.instruction = instruction
         self.registers = registers
+        self.urz = family(i.sm).urz
         self.guard = self._pred(instruction.guard)
         self.always = u.FULL if isinstance(instruction.guard, UPred) else 0
 
@@ -65,7 +70,7 @@ class Lowering(Emitter[Operand]):
         """Registers that this form does not read."""
         for name in names:
             operand = self.optional(name)
-            if operand not in (None, Reg(RZ), UReg(URZ), Reg(0), UReg(0), Num(0)):
+            if operand not in (None, Reg(RZ), UReg(self.urz), Reg(0), UReg(0), Num(0)):
                 raise self.refuse(f"operand {name} = {operand!r} is not consumed")
 
     def count(self, name: str) -> int:
@@ -77,7 +82,7 @@ class Lowering(Emitter[Operand]):
     def register(self, operand: object, words: int = 1) -> int | None:
         """The number in the engine's register file of a register or an aligned group; None for RZ and URZ."""
         if isinstance(operand, UReg):
-            first, last, limit = operand.index, URZ, URZ
+            first, last, limit = operand.index, self.urz, min(self.urz, UNIFORMS)
         elif isinstance(operand, Reg):
             first, last, limit = operand.index, RZ, self.registers
         else:
@@ -89,7 +94,9 @@ class Lowering(Emitter[Operand]):
             raise self.refuse(f"{name} is not aligned for {words} registers")
         if first + words > limit:
             raise self.refuse(f"{name} with {words} words: the program has {limit} registers")
-        return first + (u.UNIFORM_BASE if isinstance(operand, UReg) else 0)
+        if isinstance(operand, Reg):
+            return first
+        return first + (u.UNIFORM_BASE if first < LOW_UNIFORMS else HIGH_UNIFORM_BASE - LOW_UNIFORMS)
 
     def dst(self, name: str, words: int = 1) -> int:
         number = self.register(self.arg(name), words)

@@ -51,7 +51,7 @@ def address(i: Lowering, name: str, space: int) -> tuple[Source, Source, int, in
 
 @lowers("LDG", "LD", "LDS", "LDL")
 def load(i: Lowering) -> None:
-    i.no_effect(*HINTS)
+    i.no_effect(*HINTS, "U")  # U: the warp's lanes read one place
     i.no_pred("pd")
     width, space = i.mod("type", WIDTHS), SPACES[i.instruction.mnemonic]
     a, b, flags, offset = address(i, "addr", space)
@@ -70,7 +70,7 @@ def store(i: Lowering) -> None:
 
 @lowers("ATOMG", "RED", "ATOMS")
 def atomic(i: Lowering) -> None:
-    i.no_effect(*HINTS)
+    i.no_effect(*HINTS, "unused")
     i.no_pred("pd")
     space = SPACES[i.instruction.mnemonic]
     operation = i.mod("op", OPERATIONS)
@@ -101,7 +101,7 @@ def load_to_shared(i: Lowering) -> None:
     i.emit("ST", u.NO_REG, to, at, data, flags=to_flags, imm=to_offset, width=width, space=u.S_SHARED)
 
 
-@lowers("LDC", "ULDC")
+@lowers("LDC", "ULDC", "LDCU")
 def load_constant(i: Lowering) -> None:
     if i.instruction.mnemonic == "LDC":
         i.mod("mode", {"": None})
