@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcqrt.emu.nv import limits
-from hcqrt.emu.nv.chip_classes import CHANNELS, COMPUTES, COPIES, ENGINES, OTHERS, SAME_AS, USERMODES
+from hcqrt.emu.nv.chip_classes import CHANNEL, COMPUTE, COPY, ENGINES, OTHERS, SAME_AS, USERMODE
 from hcqrt.emu.nv.limits import SmLimits
 
 MIB = 1 << 20
@@ -57,24 +57,24 @@ class Chip:
         """What drivers with the long list add."""
         return OTHERS[SAME_AS.get(self.codename, self.codename)]
 
-    def classes(self, known: frozenset[int]) -> tuple[int, ...]:
-        return tuple(number for number in self.engine_classes if number in known)
+    def classes(self, kind: int) -> tuple[int, ...]:
+        return tuple(number for number in self.engine_classes if number & 0xFF == kind)
 
     @property
     def channel_classes(self) -> tuple[int, ...]:
-        return self.classes(CHANNELS)
+        return self.classes(CHANNEL)
 
     @property
     def usermode_classes(self) -> tuple[int, ...]:
-        return self.classes(USERMODES)
+        return self.classes(USERMODE)
 
     @property
     def compute_classes(self) -> tuple[int, ...]:
-        return self.classes(COMPUTES)
+        return self.classes(COMPUTE)
 
     @property
     def copy_classes(self) -> tuple[int, ...]:
-        return self.classes(COPIES)
+        return self.classes(COPY)
 
     @property
     def gpcs(self) -> int:

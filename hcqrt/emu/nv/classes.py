@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -41,13 +40,12 @@ def mask_of(msb: int, lsb: int) -> int:
 class ClassTable:
     """Methods of one class by byte offset, made from its generated module."""
 
-    def __init__(self, module: Any, number: int | None = None, wider: Mapping[tuple[str, str], int] = {}) -> None:
-        """`number`: a class with this module's methods; `wider`: the last bit of fields that are wider there."""
-        self.number: int = module.CLASS if number is None else number
+    def __init__(self, module: Any, number: int) -> None:
+        self.number = number
         self.methods: dict[int, Method] = {}
         for name, place in module.METHODS.items():
             declared = module.FIELDS.get(name, {}).items()
-            fields = {field: (wider.get((name, field), bits[0]), bits[1]) for field, bits in declared}
+            fields = {field: (WIDER.get((number, name, field), msb), lsb) for field, (msb, lsb) in declared}
             known = 0
             for bits in fields.values():
                 known |= mask_of(*bits)
@@ -92,14 +90,20 @@ def covers_field(method: str, field: str) -> bool:
     return (method, field) != ("SET_OBJECT", "ENGINE")  # only SW is named; the rest are engine numbers
 
 
+# Classes with the methods of another one. The headers of channel classes from c86f on list a part of them only.
+SAME_METHODS = {0xC86F: 0xC56F, 0xC96F: 0xC56F, 0xCA6F: 0xC56F}
+# Fields that are wider there: (class, method, field) -> last bit
+WIDER = {(number, "SEM_ADDR_HI", "OFFSET"): 24 for number in (0xC86F, 0xC96F, 0xCA6F)}
+
+
 @cache
 def class_table(number: int) -> ClassTable | None:
     """The table of a class number, or None for a class whose methods are not known here."""
-    name = f"hcqrt.autogen.nv.cl{number:04x}"
+    name = f"hcqrt.autogen.nv.cl{SAME_METHODS.get(number, number):04x}"
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
         return None
-    return ClassTable(module)
+    return ClassTable(module, number)

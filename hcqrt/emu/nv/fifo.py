@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hcqrt.emu.executor import Launcher, run_kernel
+from hcqrt.emu.nv.chip_classes import COMPUTE, COPY
 from hcqrt.emu.nv.classes import ClassTable
 from hcqrt.emu.nv.compute import ComputeEngine
 from hcqrt.emu.nv.copy import CopyEngine, CopyRecord
@@ -40,7 +41,6 @@ USERD_GP_GET, USERD_GP_PUT = 0x88, 0x8C
 FIRST_ENGINE_METHOD = 0x100  # below it the host keeps methods to itself
 GR_ENGINE_TYPE = 1
 COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, LAST_SUBCHANNEL = 1, 4, 4
-COMPUTE_CLASS_BYTE, COPY_CLASS_BYTE = 0xC0, 0xB5  # the low byte of a class number says what kind it is
 PREFETCH_ENTRIES = 8  # how far the PBDMA reads ahead; an entry with SYNC stops it
 PREFETCH_WORDS = 4096
 COPY_LOG_ENTRIES = 64
@@ -109,13 +109,13 @@ class ChannelState:
             raise Refused(self.class_error, f"{what}: no such object on this channel, it has {known}")
         kind = number & 0xFF
         if self.graphics:
-            wanted = {COMPUTE_CLASS_BYTE: COMPUTE_SUBCHANNEL, COPY_CLASS_BYTE: COPY_SUBCHANNEL}.get(kind)
+            wanted = {COMPUTE: COMPUTE_SUBCHANNEL, COPY: COPY_SUBCHANNEL}.get(kind)
             if wanted != subchannel:
                 raise Refused(self.class_error, f"{what}: that class belongs on subchannel {wanted}")
-        elif kind != COPY_CLASS_BYTE:
+        elif kind != COPY:
             raise Refused(self.class_error, f"{what}: a copy channel takes copy classes only")
         if number not in self.engines:
-            make = ComputeEngine if kind == COMPUTE_CLASS_BYTE else CopyEngine
+            make = ComputeEngine if kind == COMPUTE else CopyEngine
             self.engines[number] = make(self.host, self.channel, number)
         self.bound[subchannel if self.graphics else 0] = self.engines[number]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
+from hcqrt.autogen.nv.qmd import SIZES
 from hcqrt.bits import align_up
 from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.engine.launch import Dim3, EngineFault, Launch
@@ -13,7 +14,7 @@ from hcqrt.emu.memory import FETCH, READ, WRITE, MmuFault
 from hcqrt.emu.nv import limits
 from hcqrt.emu.nv.qmd import Qmd, decode_qmd
 from hcqrt.emu.nv.qmd_check import check_qmd
-from hcqrt.emu.nv.qmd_layout import SHORT_BYTES, find_version, nbytes_of
+from hcqrt.emu.nv.qmd_layout import SHORT_BYTES, find_version
 from hcqrt.emu.nv.report import write_record
 from hcqrt.emu.nv.trouble import GR_EXCEPTION, MMU_FAULT, HardwareFault, Hung, Refused, SmError
 
@@ -67,7 +68,7 @@ def read_qmd(engine: ComputeEngine, qmd_va: int) -> bytes:
     """As many bytes as the descriptor's version has."""
     space = engine.channel.address_space
     head = space.read(qmd_va, SHORT_BYTES)
-    return space.read(qmd_va, nbytes_of(find_version(head, engine.table.number, qmd_va)))
+    return space.read(qmd_va, SIZES[find_version(head, engine.table.number, qmd_va)])
 
 
 def prepare(engine: ComputeEngine, qmd: Qmd, qmd_va: int, keep: list[object]) -> Launch:

@@ -65,8 +65,7 @@ class Qmd:
 def decode_qmd(raw: bytes, number: int, va: int) -> Qmd:
     """Decode the descriptor that a compute class reads at `va`. Refused: whatever is not understood."""
     whole = int.from_bytes(raw, "little")
-    major, minor = find_version(raw, number, va)
-    place = layout(f"V{major:02d}_{minor:02d}", number)
+    place = layout(find_version(raw, number, va), number)
     place.check(whole, va)
     kind = place.get(whole, "QMD_TYPE", default=GRID_CTA)
     if kind != GRID_CTA:

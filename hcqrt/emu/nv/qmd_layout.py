@@ -20,11 +20,7 @@ VERSIONS = {
     0xCDC0: V04_01_V05_00,
     0xCEC0: V04_01_V05_00,
 }
-# Where (major, minor) stand. A class that takes both places is asked for the newer one first.
-OLD_PLACE, V05_PLACE = (580, 576), (468, 464)
-VERSION_PLACES = {5: V05_PLACE}
-SHORT_BYTES, LONG_BYTES = 256, 384
-FIRST_LONG_MAJOR = 4
+SHORT_BYTES = 256  # of the shortest descriptor: its version is in there
 
 # Elements of the arrays, by the start of their names; a table of fields tells only where the first two are
 ARRAYS = {"CONSTANT_BUFFER": 8, "RELEASE": 3, "DEPENDENT_QMD": 2, "TPC_DISABLE_MASK": 8}
@@ -151,18 +147,22 @@ def layout(version: str, number: int) -> Layout:
     return Layout(version, number)
 
 
-def find_version(head: bytes, number: int, va: int) -> tuple[int, int]:
-    """The version of a descriptor by its first 256 bytes. Refused: one that the class does not take."""
+def version_name(major: int, minor: int) -> str:
+    return f"V{major:02d}_{minor:02d}"
+
+
+def find_version(head: bytes, number: int, va: int) -> str:
+    """The version of a descriptor by its first bytes, a key of QMD. Refused: one that the class does not take.
+
+    Versions have their numbers in different places: the newest that is found where it has them counts.
+    """
     whole = int.from_bytes(head, "little")
-    takes = VERSIONS.get(number, ())
     seen = []
-    for place in sorted({VERSION_PLACES.get(major, OLD_PLACE) for major, _ in takes}):
-        found = whole >> place[0] & 15, whole >> place[1] & 15
-        if found in takes and VERSION_PLACES.get(found[0], OLD_PLACE) == place:
-            return found
+    for version in sorted(VERSIONS.get(number, ()), reverse=True):
+        place = layout(version_name(*version), number)
+        found = place.get(whole, "QMD_MAJOR_VERSION"), place.get(whole, "QMD_MINOR_VERSION", "QMD_VERSION")
+        if found == version:
+            return place.version
         seen.append("{}.{}".format(*found))
-    raise Refused(GR_EXCEPTION, f"QMD at {va:#x}: version {' or '.join(seen)} is not one of class {number:#x}")
-
-
-def nbytes_of(version: tuple[int, int]) -> int:
-    return LONG_BYTES if version[0] >= FIRST_LONG_MAJOR else SHORT_BYTES
+    texts = " or ".join(dict.fromkeys(seen)) or "?"
+    raise Refused(GR_EXCEPTION, f"QMD at {va:#x}: version {texts} is not one of class {number:#x}")
