@@ -24,8 +24,12 @@ ENTRY_KEYS = (
     "pci",
     "bar1_bytes",
     "peer_access",
+    "nvlink",
+    "held",
+    "confidential",
 )
 MAX_MINOR = 247
+CONFIDENTIAL_MODES = ("", "apm", "hcc", "not ready")
 
 
 @dataclass(eq=False)
@@ -96,6 +100,10 @@ def chip_of(entry: Mapping[str, Any]) -> Chip:
                 raise ValueError(f"nv entry: {key}={entry[key]} is not positive")
     if "peer_access" in entry:
         changes["peer_access"] = bool(entry["peer_access"])
+    changes["nvlink"] = str(entry.get("nvlink", ""))
+    changes["confidential"] = mode = str(entry.get("confidential", ""))
+    if mode not in CONFIDENTIAL_MODES:
+        raise ValueError(f"nv entry: confidential={mode!r} is not one of {', '.join(CONFIDENTIAL_MODES)}")
     return replace(CHIPS[name], **changes)
 
 
@@ -118,4 +126,5 @@ def make_board(
         uuid=parse_uuid(given["uuid"]) if "uuid" in given else digest[:16],
         pci=pci,
         bar1_free=chip.bar1_bytes,
+        opens=int(bool(given.get("held", False))),  # a daemon, or another process, keeps it initialised
     )

@@ -45,7 +45,7 @@ class Chip:
     max_subcontexts: int = 64
     max_channels: int = 2048
     nvlink: str = ""  # cards with the same name here are NVLink peers
-    confidential: bool = False
+    confidential: str = ""  # mode of confidential computing: rm/confidential.py
 
     @property
     def engine_classes(self) -> tuple[int, ...]:

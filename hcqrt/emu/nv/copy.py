@@ -14,6 +14,7 @@ from hcqrt.emu.nv.trouble import Refused, copy_error
 if TYPE_CHECKING:
     from hcqrt.emu.nv.fifo import Host
 
+TRANSFERS = (1, 2)  # LAUNCH_DMA_DATA_TRANSFER_TYPE: pipelined or not
 NON_BLOCKING = 2  # LAUNCH_DMA_INTERRUPT_TYPE
 PITCH = 1  # LAUNCH_DMA_SRC/DST_MEMORY_LAYOUT
 NO_TIMESTAMP, WITH_TIMESTAMP, CONDITIONAL_INTERRUPT = 1, 2, 3  # LAUNCH_DMA_SEMAPHORE_TYPE
@@ -92,6 +93,9 @@ class CopyEngine:
             raise Refused(
                 self.code, f"LAUNCH_DMA = {data:#010x}: interrupt type {fields['INTERRUPT_TYPE']} is not supported"
             )
+        if fields["DATA_TRANSFER_TYPE"] not in (0, *TRANSFERS):
+            kind = fields["DATA_TRANSFER_TYPE"]
+            raise Refused(self.code, f"LAUNCH_DMA = {data:#010x}: transfer type {kind} is not supported")
         if fields["DATA_TRANSFER_TYPE"]:
             self.transfer(data, fields)
             self.unflushed = True

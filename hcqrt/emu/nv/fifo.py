@@ -252,6 +252,7 @@ class Host:
                 if entry.opcode == OPCODE_EXTENDED_BASE:
                     state.pushbuffer_base = entry.va
                 va = state.pushbuffer_base | entry.va
+                self.check_kind(state, va, entry.words)
                 words = memoryview(space.read(va, 4 * entry.words)).cast("I")
             except (Refused, HardwareFault, MmuFault):
                 if state.segments:  # its turn will come: what is before it still runs
@@ -259,6 +260,16 @@ class Host:
                 raise
             state.segments.append(Segment(state.fetch, entry.words, methods(words)))
             state.fetch = (state.fetch + 1) % count
+
+    def check_kind(self, state: ChannelState, va: int, words: int) -> None:
+        """Refused: USERD in system memory and commands in video memory, on chips that cannot have that."""
+        channel, vidmem = state.channel, self.gpu.vidmem
+        if not self.gpu.chip.userd_with_ring or channel.userd.memory is vidmem:
+            return
+        for what, address in (("the ring", channel.gpfifo_va), ("a pushbuffer", va if words else channel.gpfifo_va)):
+            found = channel.address_space.find(address)
+            if found is not None and found.value.block.memory is vidmem:
+                raise Refused(PBDMA_ERROR, f"{what} at {address:#x} is in video memory, USERD in system memory")
 
     def run_segment(self, state: ChannelState, segment: Segment) -> bool:
         """Run methods until the segment ends, one must wait, or the channel yields. True when any was done."""

@@ -13,13 +13,12 @@ from hcqrt.autogen.nv.status import (
     NV_ERR_INVALID_ARGUMENT,
     NV_ERR_INVALID_CLASS,
     NV_ERR_INVALID_CLIENT,
-    NV_ERR_NOT_SUPPORTED,
     NV_ERR_OBJECT_NOT_FOUND,
 )
 from hcqrt.emu.files import os_error
 from hcqrt.emu.nv.abi import Refused, class_names, read_struct, write_struct
 from hcqrt.emu.nv.chips import Chip
-from hcqrt.emu.nv.rm import channels, memory, resources
+from hcqrt.emu.nv.rm import channels, confidential, memory, resources
 from hcqrt.emu.nv.rm.calls import RmCall
 from hcqrt.emu.nv.rm.tree import Client, Resource
 
@@ -55,6 +54,7 @@ COMMON: dict[int, tuple[Make, bool]] = {
     c.FERMI_CONTEXT_SHARE_A: (channels.make_ctx_share, True),
     c.KEPLER_CHANNEL_GROUP_A: (channels.make_group, True),
     c.GT200_DEBUGGER: (resources.make_debugger, True),
+    c.NV_CONFIDENTIAL_COMPUTE: (confidential.make_confidential, False),
 }
 
 
@@ -103,8 +103,6 @@ def maker_for(driver: NvDriver, parent: Resource, number: int) -> tuple[Make, bo
     makers = makers_of(chip) if chip is not None else COMMON
     if number in makers:
         return makers[number]
-    if number == c.NV_CONFIDENTIAL_COMPUTE:
-        raise Refused(NV_ERR_NOT_SUPPORTED, "no confidential computing on this chip")
     driver.refusals.append(f"RM_ALLOC of class {number:#x} ({', '.join(class_names().get(number, ('unknown',)))})")
     raise Refused(NV_ERR_INVALID_CLASS, f"class {number:#x} is not on this chip or not emulated")
 

@@ -13,7 +13,7 @@ from hcqrt.autogen.nv.status import (
     NV_ERR_OBJECT_NOT_FOUND,
 )
 from hcqrt.emu.nv.abi import Refused, control_names
-from hcqrt.emu.nv.rm import controls_debug, controls_fifo, controls_gpu, controls_gr
+from hcqrt.emu.nv.rm import confidential, controls_debug, controls_fifo, controls_gpu, controls_gr
 from hcqrt.emu.nv.rm.tree import Client, Resource
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Control:
     run: Callable[[NvDriver, Any, Any], None]
 
 
-TABLES = (controls_gpu.TABLE, controls_gr.TABLE, controls_fifo.TABLE, controls_debug.TABLE)
+TABLES = (controls_gpu.TABLE, controls_gr.TABLE, controls_fifo.TABLE, controls_debug.TABLE, confidential.TABLE)
 HANDLERS = {name: Control(on, run) for table in TABLES for name, (on, run) in table.items()}
 
 

@@ -23,6 +23,7 @@ from hcqrt.emu.files import os_error
 from hcqrt.emu.memory import Block
 from hcqrt.emu.nv.abi import Refused
 from hcqrt.emu.nv.board import Board
+from hcqrt.emu.nv.rm.confidential import check_visible
 from hcqrt.emu.nv.rm.memory import PINNED, VIDMEM, Memory
 from hcqrt.emu.nv.rm.resources import USERMODE_BYTES, Device, Subdevice, Usermode, board_of
 from hcqrt.emu.nv.rm.tree import Client, Resource
@@ -100,6 +101,8 @@ def map_memory(ctl: NvFile, client: Client, a: Any) -> None:
     board = board_of(over)
     if board is not board_of(resource):
         raise Refused(NV_ERR_INVALID_ARGUMENT, "memory of another GPU")
+    if kind == VIDMEM and isinstance(resource, Memory):
+        check_visible(board)
     check_range(ctl.system, p, total)
     file = mapping_file(ctl, a.fd, board if kind == VIDMEM else None)
     bar1 = align_up(p.length, BAR1_UNIT) if kind == VIDMEM and isinstance(resource, Memory) else 0
@@ -173,8 +176,11 @@ def map_context(
 
 def usermode_page(system: EmulatedSystem, context: MapContext, address: int, length: int) -> UsermodePage:
     gpu, pointer = context.board.gpu, context.block.host_ptr
+    write_only = isinstance(context.resource, Usermode) and context.resource.write_only
 
     def refresh() -> None:
+        if write_only:
+            return  # through BAR1 the page takes stores only: what a load gives is nobody's promise, here zero
         ctypes.c_uint64.from_address(pointer + TIME_0).value = gpu.timer_ns()
 
     def on_write(offset: int, nbytes: int) -> None:

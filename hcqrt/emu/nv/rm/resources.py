@@ -11,10 +11,12 @@ from hcqrt.autogen.nv.consts import (
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
 )
 from hcqrt.autogen.nv.status import (
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
     NV_ERR_INVALID_ARGUMENT,
     NV_ERR_INVALID_CLASS,
     NV_ERR_INVALID_OBJECT,
     NV_ERR_INVALID_OBJECT_PARENT,
+    NV_ERR_INVALID_PARAMETER,
     NV_ERR_INVALID_STATE,
     NV_ERR_NOT_SUPPORTED,
     NV_ERR_OBJECT_NOT_FOUND,
@@ -23,6 +25,7 @@ from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.memory import Block
 from hcqrt.emu.nv.abi import Refused
 from hcqrt.emu.nv.board import Board
+from hcqrt.emu.nv.rm.confidential import check_accepts_clients
 from hcqrt.emu.nv.rm.tree import Client, Resource
 
 if TYPE_CHECKING:
@@ -64,9 +67,9 @@ class VaSpace(Resource):
 class Usermode(Resource):
     """The page with the doorbell and the timer."""
 
-    def __init__(self, request: Request, board: Board, block: Block) -> None:
+    def __init__(self, request: Request, board: Board, block: Block, *, write_only: bool) -> None:
         super().__init__(request.client, request.parent, request.handle, request.number)
-        self.board, self.block = board, block
+        self.board, self.block, self.write_only = board, block, write_only
 
     def free(self) -> None:
         self.block.drop()
@@ -102,6 +105,7 @@ def make_device(request: Request) -> Device:
         raise Refused(NV_ERR_INVALID_CLASS, f"no device {p.deviceId}")
     if not board.opens:
         raise Refused(NV_ERR_INVALID_ARGUMENT, f"GPU {board.gpu_id:#x} is not initialised: its node is not open")
+    check_accepts_clients(board)
     if p.vaMode > NV_DEVICE_ALLOCATION_VAMODE_MULTIPLE_VASPACES:
         raise Refused(NV_ERR_INVALID_ARGUMENT, f"vaMode {p.vaMode}")
     if p.flags or p.hTargetClient or p.hTargetDevice or p.vaSpaceSize:
@@ -138,8 +142,14 @@ def make_va_space(request: Request) -> VaSpace:
 
 def make_usermode(request: Request) -> Usermode:
     need_parent(request, Subdevice)
+    p: Any = request.params  # classes before HOPPER_USERMODE_A have none and never read any
+    through_bar1 = p is not None and bool(p.bBar1Mapping)
+    if p is not None and p.bPriv:
+        if not through_bar1:
+            raise Refused(NV_ERR_INVALID_PARAMETER, "bPriv without bBar1Mapping")
+        raise Refused(NV_ERR_INSUFFICIENT_PERMISSIONS, "bPriv is for the kernel")
     block = request.driver.system.memory.allocate(USERMODE_BYTES)
-    return Usermode(request, board_of(request.parent), block)
+    return Usermode(request, board_of(request.parent), block, write_only=through_bar1)
 
 
 def make_debugger(request: Request) -> Debugger:

@@ -83,7 +83,8 @@ def check_owner(space: UvmSpace, gpu: UvmGpu, memory: Memory) -> None:
     if owner.uuid not in space.gpus:
         raise Refused(NV_ERR_INVALID_DEVICE, "the memory's GPU is not registered here")
     foreign = owner is not gpu.board and memory.shape.kind == VIDMEM
-    if foreign and frozenset((owner.uuid, gpu.board.uuid)) not in space.peers:
+    pair = frozenset((owner.uuid, gpu.board.uuid))
+    if foreign and pair not in space.peers and not space.linked(pair):
         raise Refused(NV_ERR_INVALID_DEVICE, "the memory's GPU is no peer of the mapping one")
 
 

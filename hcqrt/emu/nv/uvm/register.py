@@ -158,10 +158,14 @@ def pair_of(space: UvmSpace, a: Any) -> frozenset[bytes]:
 @uvm_call("UVM_ENABLE_PEER_ACCESS")
 def enable_peer(space: UvmSpace, a: Any) -> None:
     pair = pair_of(space, a)
-    if pair in space.peers:
+    if pair in space.peers or space.linked(pair):
         raise Refused(NV_ERR_INVALID_DEVICE, "peer access is on already")
-    if not all(space.gpus[raw].board.chip.peer_access for raw in pair):
+    chips = [space.gpus[raw].board.chip for raw in pair]
+    if not all(chip.peer_access for chip in chips):
         raise Refused(NV_ERR_NOT_SUPPORTED, "the driver forbids peer access between these cards")
+    if len({chip.codename for chip in chips}) > 1:  # p2p_caps.c: same architecture and implementation only
+        names = " and ".join(chip.codename for chip in chips)
+        raise Refused(NV_ERR_NOT_SUPPORTED, f"{names} are different chips, which are no peers over PCIe")
     space.peers.add(pair)
 
 

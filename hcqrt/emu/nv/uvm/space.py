@@ -110,6 +110,11 @@ class UvmSpace:
             raise Refused(NV_ERR_INVALID_DEVICE, f"GPU {raw.hex()} has no registration (or no address space) here")
         return gpu
 
+    def linked(self, pair: frozenset[bytes]) -> bool:
+        """NVLink peers: registering both is all that it takes."""
+        names = {self.gpus[raw].board.chip.nvlink for raw in pair}
+        return len(names) == 1 and "" not in names
+
     def client(self, handle: int) -> Client:
         client = self.driver.clients.get(handle)
         if client is None:
