@@ -26,6 +26,7 @@ BLOCK_LIMITS = (1024, 1024, 64)
 THREADS_MAX = 1024
 REGISTERS_PER_SM = 65536
 AXES = "xyz"
+FLOAT_ONE = 0x3F80_0000  # 1.0 as a float32's bits
 CODE_MEMORY = (False, False, False)  # on the device, filled by the copy engine
 
 
@@ -176,7 +177,7 @@ class NVProgram(HCQProgram):
             "shared_reserve_end": (reserve if arch.reserve_first else spec.shared_bytes,),
             "shared_total": (spec.shared_bytes,),
             "cluster_dim": (1, 1, 1),
-            "cluster_inverse": (1.0, 1.0, 1.0),
+            "cluster_inverse": (FLOAT_ONE,) * 3,
             "cluster_count": spec.grid,
             "cluster_size": (1,),
         }

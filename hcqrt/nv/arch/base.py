@@ -20,7 +20,7 @@ BANK0_FORMATS = {
     "shared_reserve_end": "I",
     "shared_total": "I",
     "cluster_dim": "3I",
-    "cluster_inverse": "3f",
+    "cluster_inverse": "3I",  # float32
     "cluster_count": "3I",
     "cluster_size": "I",
 }
