@@ -86,12 +86,29 @@ class Context:
             self._device.close()
 
 
+def shipped(arch: str, name: str) -> dict[str, str]:
+    """The files `hcqrt/kernels/NAME.CHIP.*` that this chip runs, by the chip they are for."""
+    found = {}
+    for entry in resources.files("hcqrt.kernels").iterdir():
+        stem, _, rest = entry.name.partition(".")
+        chip, _, suffix = rest.partition(".")
+        if stem == name and suffix in KERNEL_FILES and runs_code_of(arch, chip):
+            found[chip] = entry.name
+    return found
+
+
 def shipped_kernel(arch: str, name: str) -> bytes:
-    """The binary `hcqrt/kernels/NAME.ARCH.*`. Raises HCQError listing what is shipped for the chip."""
-    wanted = [name, SAME_CODE.get(arch[:2], arch)]
-    folder = resources.files("hcqrt.kernels")
-    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
-        parts = entry.name.split(".")
-        if parts[:2] == wanted and parts[-1] in KERNEL_FILES:
-            return entry.read_bytes()
-    raise HCQError(f"no kernel {name} is shipped for {arch}; scripts/gen_kernels.py makes them")
+    """The binary for this chip, or for the newest whose code it runs. Raises HCQError naming both."""
+    found = shipped(arch, name)
+    if not found:
+        raise HCQError(f"no kernel {name} is shipped for {arch}; scripts/gen_kernels.py makes them")
+    newest = max(found, key=lambda chip: (len(chip), chip))
+    return resources.files("hcqrt.kernels").joinpath(found[newest]).read_bytes()
+
+
+def runs_code_of(arch: str, chip: str) -> bool:
+    """Whether `arch` runs code for `chip`: NVIDIA's newer minor versions run the older ones' of the same major."""
+    if not arch.startswith("sm_") or not chip.startswith("sm_"):
+        return SAME_CODE.get(arch[:2], arch) == chip
+    own, other = int(arch[3:]), int(chip[3:])
+    return own // 10 == other // 10 and other <= own

@@ -100,10 +100,11 @@ def test_the_vendors_disassembler_reads_a_made_file(abi, tmp_path):
 
 @pytest.mark.skipif(nvdisasm.find() is None, reason=f"{nvdisasm.PACKAGE} is not installed")
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_vendors_disassembler_prints_what_ours_prints(name, tmp_path):
-    binary = shipped_kernel("sm_86", name)
+@pytest.mark.parametrize("sm", [75, 80, 86, 90, 100, 120])
+def test_the_vendors_disassembler_prints_what_ours_prints(sm, name, tmp_path):
+    binary = shipped_kernel(f"sm_{sm}", name)
     theirs = vendor_text(binary, tmp_path)[f".text.{name}"]
-    ours = disassemble(read(binary).get_section_by_name(f".text.{name}").data(), 86)
+    ours = disassemble(read(binary).get_section_by_name(f".text.{name}").data(), sm)
     assert [line.rstrip(" ;") for line in ours[: len(theirs)]] == theirs
     assert len(theirs) > 5
 

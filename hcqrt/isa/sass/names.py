@@ -117,6 +117,9 @@ ENUMS: dict[str, dict[int, str]] = {
     "pack_round": {0: "", 3: "RZ"},
 }
 
+# The value that source text means where it names none of an enumeration whose every value is printed.
+WHEN_NOT_NAMED = {"order_load_75": 7, "order_store_75": 7}
+
 # Flags that exclude each other.
 EXCLUSIVE = (("FTZ", "FMZ"), ("RELU", "SAT"))
 

@@ -194,12 +194,13 @@ def _suffixes(rest: str, items: tuple[ModField | str, ...]) -> Iterator[dict[str
         if rest == f".{item}" or rest.startswith(f".{item}."):
             yield from _suffixes(rest[len(item) + 1 :], tail)
         return
-    values: list[Value] = [True, False] if item.names is None else list(item.names.values())
+    values: list[Value] = [True, False] if item.names is None else list(item.codes)
     for value in values:
         printed = item.text(value)
         if not printed or rest == printed or rest.startswith(printed + "."):
+            meant = value if item.names is None else item.names[item.codes[str(value)]]
             for mods in _suffixes(rest[len(printed) :], tail):
-                yield {item.name: value, **mods}
+                yield {item.name: meant, **mods}
 
 
 def _operands(

@@ -11,7 +11,7 @@ from . import table
 from .families import Family, chips_of
 from .memory_slots import BindlessSlot, ConstSlot, IndexSlot, MemSlot, TargetSlot
 from .model import Barrier, Scoreboard, SpecialReg
-from .names import ENUMS
+from .names import ENUMS, WHEN_NOT_NAMED
 from .row import GUARD_MASK, OPCODE_MASK, SCHED_MASK, UNIFORM_BIT, ModField, Row
 from .slots import UNSET, EitherPredSlot, ImmSlot, Modifiers, NumSlot, PredSlot, RegSlot, Slot, URegSlot, ones
 
@@ -169,8 +169,11 @@ def _suffix(spec: str, family: Family) -> tuple[list[ModField | str], int, int]:
             name, rest = token.split(":")
             enum, where = rest.split("@")
             pieces = tuple((int(p.split("+")[0]), int(p.split("+")[1])) for p in where.split(","))
-            names = ENUMS[family.enums.get(enum, enum)]
-            items.append(ModField(name, pieces, names, {text: code for code, text in names.items()}))
+            enum = family.enums.get(enum, enum)
+            codes = {text: code for code, text in ENUMS[enum].items()}
+            if enum in WHEN_NOT_NAMED:
+                codes[""] = WHEN_NOT_NAMED[enum]
+            items.append(ModField(name, pieces, ENUMS[enum], codes))
         else:
             name, bit = token.split("@")
             name, _, only = name.partition("=")

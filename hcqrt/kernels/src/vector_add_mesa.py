@@ -1,6 +1,6 @@
 """out[i] = a[i] + b[i] for 1024 elements, four a thread: by Mesa's NAK or ir3 through tinygrad 0.14.0, no device.
 
-usage: vector_add_mesa.py ARCH OUTPUT
+usage: vector_add_mesa.py ARCH OUTPUT [ARCH OUTPUT ...], chips of one vendor
 """
 
 import os
@@ -13,7 +13,8 @@ os.environ.update(PARALLEL="0", CCACHE="0", DEBUG="0")
 from tinygrad import Tensor
 from tinygrad.runtime.support import compiler_mesa
 
-ARCH, OUTPUT = sys.argv[1:]
+OUTPUTS = dict(zip(sys.argv[1::2], map(Path, sys.argv[2::2]), strict=True))
+ARCH = next(iter(OUTPUTS))
 COMPILER = "NAK" if ARCH.startswith("sm_") else "IR3"
 IR3_POINTERS = (120, 144, 200)  # in the variant record: addresses of the process that compiled
 
@@ -27,12 +28,14 @@ def without_addresses(blob):
 
 compiler = getattr(compiler_mesa, f"{COMPILER}Compiler")
 compile_shader = compiler.compile
+compilers = {arch: compiler(arch) for arch in OUTPUTS if arch != ARCH}
 
 
 def compile_and_keep(self, source):
-    blob = compile_shader(self, source)
-    Path(OUTPUT).write_bytes(without_addresses(blob) if COMPILER == "IR3" else blob)
-    return blob
+    blobs = {arch: compile_shader(compilers.get(arch, self), source) for arch in OUTPUTS}
+    for arch, blob in blobs.items():
+        OUTPUTS[arch].write_bytes(without_addresses(blob) if COMPILER == "IR3" else blob)
+    return blobs[ARCH]
 
 
 compiler.compile = compile_and_keep
