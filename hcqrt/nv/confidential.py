@@ -11,7 +11,7 @@ ABSENT = (status.NV_ERR_INVALID_CLASS, status.NV_ERR_NOT_SUPPORTED)  # the drive
 
 
 def check_not_confidential(rm: RmClient, arch: Arch) -> None:
-    """Raise DriverError when the driver runs its GPUs confidentially, or does not let clients use them yet."""
+    """Raise DriverError when the driver runs its GPUs confidentially."""
     if not arch.confidential:
         return
     try:
@@ -28,14 +28,6 @@ def check_not_confidential(rm: RmClient, arch: Arch) -> None:
             raise DriverError(
                 f"the driver runs its GPUs in confidential computing mode (ccFeature {feature}): their memory cannot "
                 f"be mapped, which hcqrt needs; {rm.abi.text}; switch the mode off with nvidia-smi conf-compute"
-            )
-        if feature == consts.NV_CONF_COMPUTE_SYSTEM_FEATURE_DISABLED:
-            return
-        state = rm.control(handle, "NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE")
-        if not state.bAcceptClientRequest:
-            raise DriverError(
-                f"the driver's GPUs do not accept clients yet (ccFeature {feature}, not ready); {rm.abi.text}; "
-                "set them ready with nvidia-smi conf-compute -srs 1"
             )
     finally:
         rm.free(handle, rm.root)

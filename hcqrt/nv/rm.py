@@ -26,6 +26,7 @@ HINTS = {
     status.NV_ERR_GPU_IN_FULLCHIP_RESET: "the GPU is being reset: open it again later",
     status.NV_ERR_RESET_REQUIRED: "the GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
     status.NV_ERR_TIMEOUT: "the GPU's firmware does not answer: it may need a reset; see the kernel log (Xid)",
+    status.NV_ERR_NOT_READY: "it accepts no clients yet, as in confidential computing: nvidia-smi conf-compute -srs 1",
     status.NV_ERR_INSUFFICIENT_PERMISSIONS: "the process may not do this; see the driver's profiling and MIG settings",
     status.NV_ERR_INVALID_CLASS: "this chip or driver does not have the class",
     status.NV_ERR_INVALID_STATE: "an earlier step is missing, or MIG is enabled without an instance",
