@@ -47,8 +47,12 @@ class EmulatedSystem(PagedSystem):
         check: Iterable[str] = (),
         fd_limit: int = FD_LIMIT,
         threads: int | None = None,
+        restricted: bool = False,
     ) -> None:
-        """`threads` above 1: the GPUs run beside the caller, in an order of their own. None asks HCQRT_EMU_THREADS."""
+        """`threads` above 1: the GPUs run beside the caller, in an order of their own. None asks HCQRT_EMU_THREADS.
+
+        `restricted`: the NVIDIA driver is behind a container sandbox's proxy, which lets only some calls through.
+        """
         super().__init__()
         if not is_pow2(page_size) or page_size < 4096:
             raise ValueError(f"page size {page_size}: not a power of two of at least 4096")
@@ -57,7 +61,7 @@ class EmulatedSystem(PagedSystem):
             raise ValueError(f"check={', '.join(unknown)}: no such check; there is {', '.join(CHECKS)}")
         entries = [nv] if isinstance(nv, str | Mapping) else list(nv)
         self.page_size, self.strict, self.seed, self.fd_limit = page_size, strict, seed, fd_limit
-        self._spec, self._nv_driver, self._qcom = entries, nv_driver, qcom
+        self._spec, self._nv_driver, self._qcom, self.restricted = entries, nv_driver, qcom, restricted
         self.threads = int(os.environ.get("HCQRT_EMU_THREADS") or 1) if threads is None else threads
         self.nodes: dict[str, tuple[int, int | None]] = {}
         self.files: dict[str, str] = {}

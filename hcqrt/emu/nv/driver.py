@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno as errno_codes
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcqrt.emu.files import EmulatedFile, LiveObject
+from hcqrt.emu.files import EmulatedFile, LiveObject, os_error
 from hcqrt.emu.nv.abi import Abi
 from hcqrt.emu.nv.board import Board, make_board
 from hcqrt.emu.nv.rm.node import CTL_NODE, CtlFile, GpuFile
 from hcqrt.emu.nv.rm.tree import FIRST_CLIENT, Client
+from hcqrt.emu.nv.sandbox import lets_through, visible
 from hcqrt.emu.nv.texts import driver_texts
 from hcqrt.emu.nv.uvm.node import UVM_NODE, UvmFile
 from hcqrt.emu.nv.uvm.space import UvmSpace
+from hcqrt.emu.trace import Call
 
 if TYPE_CHECKING:
     from hcqrt.emu.system import EmulatedSystem
@@ -78,7 +81,13 @@ class NvDriver:
         return dict.fromkeys(names, (NODE_MODE, None))
 
     def texts(self) -> dict[str, str]:
-        return driver_texts(self.abi.text, self.boards)
+        texts = driver_texts(self.abi.text, self.boards)
+        return {path: text for path, text in texts.items() if not self.system.restricted or visible(path)}
+
+    def check_allowed(self, call: Call, path: str) -> None:
+        """A sandbox's proxy refuses before the driver sees anything."""
+        if self.system.restricted and not lets_through(call):
+            raise os_error(errno_codes.EINVAL, f"{call.name} {call.inner_name} on {path}: refused by the sandbox")
 
     def open(self, path: str) -> EmulatedFile | None:
         if path == CTL_NODE:

@@ -48,6 +48,7 @@ class NvFile(EmulatedFile):
 
     def command(self, call: Call, argument: int) -> int | None:
         assert isinstance(call, RmCall)
+        self.driver.check_allowed(call, self.path)
         if call.name in ESCAPES and (call.struct is None or not call.address):
             raise os_error(
                 errno_codes.EINVAL, f"{call.name} on {self.path}: request {call.request:#x} has a wrong size"

@@ -38,6 +38,7 @@ class UvmFile(EmulatedFile):
         return Call(name, request, struct)
 
     def command(self, call: Call, argument: int) -> int | None:
+        self.driver.check_allowed(call, self.path)
         if call.name == "UVM_DEINITIALIZE":
             return None  # does nothing: closing the file is what ends a space
         if call.struct is None:

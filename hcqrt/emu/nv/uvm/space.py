@@ -14,6 +14,7 @@ from hcqrt.autogen.nv.status import (
     NV_ERR_INVALID_STATE,
     NV_ERR_PAGE_TABLE_NOT_AVAIL,
     NV_OK,
+    NV_WARN_NOTHING_TO_DO,
 )
 from hcqrt.emu.files import LiveObject
 from hcqrt.emu.intervals import IntervalMap
@@ -166,6 +167,8 @@ def initialize(file: UvmFile, a: Any) -> int:
 
 def mm_initialize(file: UvmFile, a: Any) -> int:
     """UVM_MM_INITIALIZE on a second file: it keeps the process's memory map alive for the first one's space."""
+    if file.system.restricted:
+        return NV_WARN_NOTHING_TO_DO  # a sandbox's process model has no memory map to keep (nv-driver.md §14)
     other = file.system.fds.get(a.uvmFd)
     space = getattr(other, "space", None)
     if not isinstance(space, UvmSpace) or file.space is not None or file.mm_of is not None:
