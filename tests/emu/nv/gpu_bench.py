@@ -43,11 +43,11 @@ def gp_entry(va: int, words: int, *, sync: bool = False, level: int = 1) -> int:
 class Bench:
     """One GPU, its memory, and a clock that moves by 1000 ns each time it is read."""
 
-    def __init__(self, *, strict: bool = True, **host: Any) -> None:
+    def __init__(self, chip: str = "sm_86", *, strict: bool = True, **host: Any) -> None:
         self.memory = PhysicalMemory(Libc(), "bench", 8 << 30)
-        self.space = GpuAddressSpace()
+        self.space = GpuAddressSpace(CHIPS[chip].va_bits)
         self.now_ns = 10_000_000_000
-        self.gpu = Gpu(CHIPS["sm_86"], self.memory, self.clock_ns, strict=strict)
+        self.gpu = Gpu(CHIPS[chip], self.memory, self.clock_ns, strict=strict)
         self.launches: list[Launch] = []
         self.on_launch: Callable[[Launch], Result] = lambda launch: Result(32)
         self.host = Host(self.gpu, launch=self.launch, **host)
@@ -88,6 +88,7 @@ class Bench:
         group: Group | None = None,
         entries: int = 16,
         classes: tuple[int, ...] = (COMPUTE, COPY),
+        channel_class: int = 0xC56F,
     ) -> Channel:
         number = self.channels
         self.channels += 1
@@ -97,7 +98,7 @@ class Bench:
             group=group,
             chid=number,
             token=0x100 + number,
-            channel_class=0xC56F,
+            channel_class=channel_class,
             gpfifo_va=PUSH_VA + 0x400 * number,
             gpfifo_entries=entries,
             userd=self.memory.allocate(4096),
