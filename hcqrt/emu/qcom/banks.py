@@ -11,7 +11,6 @@ from hcqrt.emu.memory import READ
 from hcqrt.emu.qcom import images
 from hcqrt.emu.qcom.config import Config
 from hcqrt.emu.qcom.images import Sampler
-from hcqrt.emu.qcom.registers import offset_of
 from hcqrt.emu.qcom.state import IBOS, SAMPLERS, TEXTURES, UBOS
 from hcqrt.emu.qcom.trouble import Refused
 
@@ -92,7 +91,7 @@ def raw_descriptors(cp: CommandProcessor, kind: str, count: int) -> list[bytes]:
         return []
     name, alignment, nbytes = TABLES[kind]
     base = cp.registers.get64(name)
-    what = f"{name} ({offset_of(name):#x}) = {base:#x}"
+    what = f"{cp.registers.text(name)} = {base:#x}"
     if not cp.registers.written(name) or not base:
         raise Refused(f"{what}: never set, and SP_CS_CONFIG counts {count} {kind}")
     if base % alignment:
@@ -119,7 +118,7 @@ def check_borders(cp: CommandProcessor, samplers: list[Sampler]) -> None:
         if sampler.border is None:
             continue
         base = cp.registers.get64(BORDER_BASE)
-        what = f"{BORDER_BASE} ({offset_of(BORDER_BASE):#x}) = {base:#x}"
+        what = f"{cp.registers.text(BORDER_BASE)} = {base:#x}"
         if not base or base % BORDER_ALIGNMENT:
             raise Refused(f"{what}: samplers {index} needs border colors, {BORDER_ALIGNMENT}-byte aligned")
         if any(cp.space.read(base + sampler.border, BORDER_ALIGNMENT)):

@@ -12,7 +12,6 @@ from hcqrt.emu.executor import default_budget
 from hcqrt.emu.memory import FETCH, WRITE, MmuFault
 from hcqrt.emu.qcom.banks import Descriptors, descriptor_banks
 from hcqrt.emu.qcom.config import CODE_UNIT, Config, read_config
-from hcqrt.emu.qcom.registers import offset_of
 from hcqrt.emu.qcom.trouble import BAD_SHADER, HANG, PAGE_FAULT, Refused, ShaderPlace, WorkFault
 from hcqrt.emu.refusal import EmulatorRefusal
 
@@ -106,11 +105,17 @@ def start_dispatch(cp: CommandProcessor, name: str, groups: Dim3, local: Dim3 | 
     """Start a shader from the registers. `local` comes with the indirect packet. Raises Refused and MmuFault."""
     if cp.marker != COMPUTE_MARKER:
         raise Refused(f"{name}: the marker mode is {cp.marker}, compute needs CP_SET_MARKER {COMPUTE_MARKER}")
+    if cp.thread != cp.generation.compute_thread:
+        raise Refused(
+            f"{name}: the thread is {cp.thread}, compute needs CP_THREAD_CONTROL {cp.generation.compute_thread}"
+        )
     config = read_config(cp.registers, cp.gpu.chip, not cp.gpu.strict)
     if local is not None and local != config.block:
         raise Refused(f"{name}: local size {local}, but {config.block} in HLSQ_CS_NDRANGE_0")
     check_grid(cp, name, groups, config, indirect=local is not None)
-    cp.registers.values |= {offset_of(f"HLSQ_CS_KERNEL_GROUP_{axis}"): n for axis, n in zip(AXES, groups, strict=True)}
+    cp.registers.values |= {
+        cp.registers.offset_of(f"HLSQ_CS_KERNEL_GROUP_{axis}"): n for axis, n in zip(AXES, groups, strict=True)
+    }
     if 0 in groups:  # only the indirect packet may say so
         return
     cp.launches += 1
@@ -120,21 +125,24 @@ def start_dispatch(cp: CommandProcessor, name: str, groups: Dim3, local: Dim3 | 
 def check_grid(cp: CommandProcessor, name: str, groups: Dim3, config: Config, *, indirect: bool) -> None:
     """Raises Refused: sizes that do not agree, and what is not modelled."""
     registers = cp.registers
-    for axis, count, size, extent, offset in zip(AXES, groups, config.block, GLOBAL_SIZE, GLOBAL_OFFSET, strict=True):
+    axes = zip(AXES, groups, config.block, config.last, GLOBAL_SIZE, GLOBAL_OFFSET, strict=True)
+    for axis, count, size, last, extent, offset in axes:
         if not registers.written(extent) or not registers.written(offset):
             raise Refused(f"{name}: {extent} and {offset} were never written in this context")
         if registers.get(offset):
-            raise Refused(f"{offset} ({offset_of(offset):#x}) = {registers.get(offset):#x}: offsets are not modelled")
+            raise Refused(f"{registers.text(offset)} = {registers.get(offset):#x}: offsets are not modelled")
         if count * size > MAX_GLOBAL:
             raise Refused(f"{name}: {count:#x} groups of {size} in {axis} are over {MAX_GLOBAL:#x} fibers")
         if indirect:
             continue
         if not count:
             raise Refused(f"{name}: no groups in {axis}")
-        if registers.get(extent) != count * size:
+        total = (count - 1) * size + last
+        if registers.get(extent) != total:
+            shorter = f", the last of {last}," if last != size else ""
             raise Refused(
-                f"{extent} ({offset_of(extent):#x}) = {registers.get(extent):#x}: {count} groups of {size} in {axis} "
-                f"are {count * size:#x}"
+                f"{registers.text(extent)} = {registers.get(extent):#x}: {count} groups of {size} in {axis}{shorter} "
+                f"are {total:#x}"
             )
 
 
@@ -146,7 +154,7 @@ def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatc
     if config.per_sp_bytes:
         space.pieces(config.private_va, config.per_sp_bytes * cp.gpu.chip.sps, WRITE)
     if state.constants_end > config.const_vec4:
-        register = f"HLSQ_CS_CNTL ({offset_of('HLSQ_CS_CNTL'):#x}) = {cp.registers.get('HLSQ_CS_CNTL'):#x}"
+        register = f"{cp.registers.text('HLSQ_CS_CNTL')} = {cp.registers.get('HLSQ_CS_CNTL'):#x}"
         last = state.constants_end - 1
         raise Refused(f"{register}: constants up to c{last} were loaded, CONSTLEN is {config.const_vec4} vec4")
     keep: list[object] = []
@@ -209,7 +217,7 @@ def read_code(cp: CommandProcessor, config: Config) -> bytes:
             raise Refused(f"{load.text}: SP_CS_INSTRLEN is {config.code_bytes // CODE_UNIT}")
     if len(cp.space.pieces(config.code_va, config.code_bytes, FETCH)) > 1:
         raise Refused(
-            f"SP_CS_INSTRLEN ({offset_of('SP_CS_INSTRLEN'):#x}) = {config.code_bytes // CODE_UNIT:#x}: "
+            f"{cp.registers.text('SP_CS_INSTRLEN')} = {config.code_bytes // CODE_UNIT:#x}: "
             f"{config.code_bytes:#x} bytes of code at {config.code_va:#x} reach past their buffer into another"
         )
     code = cp.space.read(config.code_va, config.code_bytes, FETCH)

@@ -5,34 +5,29 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from hcqrt.bits import align_up, is_pow2
 from hcqrt.emu.engine.launch import Dim3
-from hcqrt.emu.qcom.chips import CHIPS, EmuChip
+from hcqrt.emu.qcom.chips import EmuChip
+from hcqrt.emu.qcom.generation import NO_ID, TILE_WIDTH, Generation
+from hcqrt.emu.qcom.private import private_memory
 from hcqrt.emu.qcom.reader import Reader
-from hcqrt.emu.qcom.registers import RegisterFile, offset_of
+from hcqrt.emu.qcom.registers import RegisterFile
 from hcqrt.emu.qcom.trouble import Refused
 
-ABSENT = 0xFC
 FIRST_HIGH, LAST_HIGH_VEC3 = 0xC0, 0xDD  # r48.x to r55.y: a vec3 fits
 FULL_FILE_VEC4 = 48  # r0 to r47
 CODE_UNIT, CODE_ALIGNMENT, INSTRUCTION_BYTES = 128, 128, 8
-PRIVATE_ALIGNMENT, PRIVATE_GRAIN = 32, 4096
-STACK_UNIT = 2048
 MAX_BRANCH_STACK = 32  # half of 64, the deepest nesting that counts
 CONST_RAM_VEC4 = {0: 128, 1: 192, 2: 256, 3: 512}  # a6xx_const_ram_mode
 ISAM_CL, ISAM_GL = 1, 2
 KIB = 1024
 KEPT_CONFIGS = 256
 
-LPAC_MIRRORS = (
-    ("SP_CS_CNTL_0", "HLSQ_CS_CNTL_0"), ("SP_CS_CNTL_1", "HLSQ_CS_CNTL_1"), ("HLSQ_CS_CTRL_REG1", "SP_CS_CTRL_REG1"),
-)  # fmt: skip
 REQUIRED = (
     "SP_MODE_CONTROL", "SP_TP_MODE_CNTL", "HLSQ_CS_CNTL", "SP_CS_CONFIG", "SP_CS_INSTRLEN", "SP_CS_CTRL_REG0",
     "SP_CS_CTRL_REG1", "SP_CS_BRANCH_COND", "SP_CS_OBJ_FIRST_EXEC_OFFSET", "SP_CS_OBJ_START", "SP_CS_PVT_MEM_PARAM",
-    "SP_CS_PVT_MEM_SIZE", "SP_CS_PVT_MEM_HW_STACK_OFFSET", "HLSQ_CS_NDRANGE_0", "HLSQ_CS_CNTL_0", "HLSQ_CS_CNTL_1",
+    "SP_CS_PVT_MEM_SIZE", "SP_CS_PVT_MEM_HW_STACK_OFFSET", "HLSQ_CS_NDRANGE_0", "HLSQ_CS_CNTL_1",
 )  # fmt: skip
-OPTIONAL = ("SP_FLOAT_CNTL", "HLSQ_SHARED_CONSTS", "TPL1_DBG_ECO_CNTL", "SP_CS_TEX_COUNT", "SP_CS_IBO_COUNT")
+OPTIONAL = ("SP_FLOAT_CNTL", "TPL1_DBG_ECO_CNTL", "SP_CS_TEX_COUNT", "SP_CS_IBO_COUNT")
 WIDE = ("SP_CS_OBJ_START", "SP_CS_PVT_MEM_ADDR")  # 64 bits
 STRICTLY_REQUIRED = ("SP_FLOAT_CNTL",)  # the known client never writes it
 KNOWN_COUNTS = {"SP_CS_TEX_COUNT": 0x80, "SP_CS_IBO_COUNT": 0x40}  # what the known client always writes
@@ -53,6 +48,7 @@ class Config:
     full_regs: int
     half_regs: int
     block: Dim3
+    last: Dim3  # size of the last group of each axis
     group_id: int
     group_size: int
     group_offset: int
@@ -68,23 +64,36 @@ class Config:
 
 
 @functools.cache
-def words_that_count() -> tuple[int, ...]:
+def required(generation: Generation) -> tuple[str, ...]:
+    return (*REQUIRED, generation.ids, *generation.required)
+
+
+@functools.cache
+def single_words(generation: Generation) -> tuple[str, ...]:
+    """Registers of 32 bits that a configuration is made from."""
+    mirrors = (mirror for mirror, _ in generation.lpac_mirrors)
+    return (*required(generation), *OPTIONAL, *generation.optional, *mirrors)
+
+
+@functools.cache
+def words_that_count(generation: Generation) -> tuple[int, ...]:
     """Offsets of every register word that a configuration is made from."""
-    names = [*REQUIRED, *OPTIONAL, *WIDE, *(mirror for mirror, _ in LPAC_MIRRORS)]
-    return *map(offset_of, names), *(offset_of(name) + 1 for name in WIDE)
+    wide = [generation.registers[name][0] for name in WIDE]
+    return (*(generation.registers[name][0] for name in single_words(generation)), *wide, *(at + 1 for at in wide))
 
 
 def read_config(registers: RegisterFile, chip: EmuChip, lenient: bool) -> Config:
     """The configuration of a dispatch. Raises Refused."""
-    key = tuple(map(registers.values.get, words_that_count()))  # None: never written
+    generation = chip.generation
+    key = tuple(map(registers.values.get, words_that_count(generation)))  # None: never written
     known: Config | None = registers.configs.get(key)
     if known is not None:
         return known
-    for name in REQUIRED if lenient else (*REQUIRED, *STRICTLY_REQUIRED):
+    for name in required(generation) if lenient else (*required(generation), *STRICTLY_REQUIRED):
         if not registers.written(name):
-            raise Refused(f"{name} ({offset_of(name):#x}) was never written in this context")
-    names = [*REQUIRED, *OPTIONAL, *(mirror for mirror, _ in LPAC_MIRRORS)]
-    values = {name: registers.get(name) for name in names} | {name: registers.get64(name) for name in WIDE}
+            raise Refused(f"{registers.text(name)} was never written in this context")
+    values = {name: registers.get(name) for name in single_words(generation)}
+    values |= {name: registers.get64(name) for name in WIDE}
     if len(registers.configs) >= KEPT_CONFIGS:
         registers.configs.clear()
     made = registers.configs[key] = make_config(Reader(values, chip, lenient))
@@ -96,6 +105,7 @@ def make_config(reader: Reader) -> Config:
     check_mirrors(reader)
     code_va, code_bytes, entry_va = code_of(reader)
     block, lanes = block_of(reader)
+    last = last_group(reader, block)
     full, half = footprints(reader, block, lanes)
     private_bytes, private_va, per_sp_bytes = private_memory(reader)
     config = reader.fields("SP_CS_CONFIG")
@@ -118,6 +128,7 @@ def make_config(reader: Reader) -> Config:
         full_regs=full,
         half_regs=half,
         block=block,
+        last=last,
         **system_registers(reader, full),
         shared_bytes=(shared + 1) * KIB if shared else reader.chip.shared_bytes,
         private_bytes=private_bytes,
@@ -140,17 +151,23 @@ def check_modes(reader: Reader) -> None:
         )
     reader.zero("SP_MODE_CONTROL", "SHARED_CONSTS_ENABLE")
     reader.zero("SP_FLOAT_CNTL", "F16_NO_INF")
-    for name in ("SP_CS_BRANCH_COND", "HLSQ_SHARED_CONSTS"):
-        if reader.values[name]:
-            raise reader.refuse(name, "only 0 is modelled")
+    for name, value in reader.generation.fixed.items():
+        if reader.values[name] != value:
+            raise reader.refuse(name, f"only {value:#x} is modelled")
+    for name, field in reader.generation.zero_fields:
+        reader.zero(name, field)
     if reader.values["TPL1_DBG_ECO_CNTL"] not in (0, reader.chip.eco_cntl):
         raise reader.refuse("TPL1_DBG_ECO_CNTL", f"an {reader.chip.name} takes 0 or {reader.chip.eco_cntl:#x}")
 
 
 def check_mirrors(reader: Reader) -> None:
+    for field, name, first in reader.generation.agreeing:
+        said, other = reader.fields(first)[field], reader.fields(name)[field]
+        if said != other:
+            raise reader.refuse(name, f"{field} {other}, but {said} in {first}")
     if not reader.chip.lpac:
         return
-    for mirror, original in LPAC_MIRRORS:
+    for mirror, original in reader.generation.lpac_mirrors:
         if reader.values[mirror] != reader.values[original]:
             raise reader.refuse(
                 mirror, f"an {reader.chip.name} needs the value of {original}, {reader.values[original]:#x}"
@@ -184,12 +201,34 @@ def block_of(reader: Reader) -> tuple[Dim3, int]:
         raise reader.refuse(
             "HLSQ_CS_NDRANGE_0", f"local size {block} has {fibers} fibers, over {reader.chip.max_group_fibers}"
         )
-    wide = reader.fields("SP_CS_CTRL_REG0")["THREADSIZE"]
-    other = reader.fields("HLSQ_CS_CNTL_1")["THREADSIZE"]
-    if wide != other:
-        raise reader.refuse("HLSQ_CS_CNTL_1", f"THREADSIZE {other}, but {wide} in SP_CS_CTRL_REG0")
-    reader.zero("HLSQ_CS_CNTL_1", "SINGLE_SP_CORE", "THREADSIZE_SCALAR")
-    return block, 128 if wide else 64
+    check_tiles(reader, block)
+    return block, 128 if reader.fields("SP_CS_CTRL_REG0")["THREADSIZE"] else 64
+
+
+def check_tiles(reader: Reader, block: Dim3) -> None:
+    """Groups may be started tile by tile, of a height that suits the local size in y; zeros say that there are none."""
+    for divisor, height in reader.generation.tile_heights:
+        if block[1] % divisor:
+            continue
+        found = reader.fields("HLSQ_CS_CNTL_1")
+        tile = found["WGTILEWIDTH"], found["WGTILEHEIGHT"]
+        if tile not in ((0, 0), (TILE_WIDTH, height)):
+            raise reader.refuse(
+                "HLSQ_CS_CNTL_1", f"tiles of {tile} groups, local size {block} takes {(TILE_WIDTH, height)}"
+            )
+        return
+
+
+def last_group(reader: Reader, block: Dim3) -> Dim3:
+    """Local size of the last group of each axis."""
+    name = reader.generation.last_size
+    if not name:
+        return block
+    found = reader.fields(name)
+    last = found["LOCALSIZEX"] + 1, found["LOCALSIZEY"] + 1, found["LOCALSIZEZ"] + 1
+    if any(part > whole for part, whole in zip(last, block, strict=True)):
+        raise reader.refuse(name, f"a last group of {last}, groups have {block}")
+    return last
 
 
 def footprints(reader: Reader, block: Dim3, lanes: int) -> tuple[int, int]:
@@ -213,21 +252,22 @@ def footprints(reader: Reader, block: Dim3, lanes: int) -> tuple[int, int]:
 
 def system_registers(reader: Reader, full: int) -> dict[str, int]:
     """Where the group's and the fiber's numbers go. What lies below r48.x in the size and offset fields is ignored."""
-    name, found = "HLSQ_CS_CNTL_0", reader.fields("HLSQ_CS_CNTL_0")
+    name = reader.generation.ids
+    found = reader.fields(name)
     group_id, size, offset = found["WGIDCONSTID"], found["WGSIZECONSTID"], found["WGOFFSETCONSTID"]
     if group_id < FIRST_HIGH:
         raise reader.refuse(name, f"group id in register {group_id:#x}, it needs one from r48.x (0xc0) on")
     taken: set[int] = set()
     for what, register in (("group id", group_id), ("group size", size), ("group offset", offset)):
-        if register == ABSENT or register < FIRST_HIGH:
+        if register == NO_ID or register < FIRST_HIGH:
             continue
         if register > LAST_HIGH_VEC3 or taken & {register, register + 1, register + 2}:
             raise reader.refuse(name, f"{what} in register {register:#x}: three do not fit there")
         taken |= {register, register + 1, register + 2}
     local_id, linear = found["LOCALIDREGID"], reader.fields("HLSQ_CS_CNTL_1")["LINEARLOCALIDREGID"]
-    if local_id != ABSENT and local_id + 3 > 4 * full:
+    if local_id != NO_ID and local_id + 3 > 4 * full:
         raise reader.refuse(name, f"local id in register {local_id:#x}: three leave the footprint of {full} vec4")
-    if linear != ABSENT and (linear >= 4 * full or local_id <= linear < local_id + 3):
+    if linear != NO_ID and (linear >= 4 * full or local_id <= linear < local_id + 3):
         raise reader.refuse(
             "HLSQ_CS_CNTL_1", f"linear id in register {linear:#x}: outside {full} vec4, or on the local id"
         )
@@ -258,37 +298,3 @@ def check_count(reader: Reader, name: str, count: int) -> None:
     value = reader.values[name]
     if value != count and not (reader.lenient and value == KNOWN_COUNTS[name]):
         raise reader.refuse(name, f"SP_CS_CONFIG says {count}")
-
-
-def known_stack_offset(reader: Reader, per_fiber: int) -> bool:
-    """Whether this is what the known client writes: its bytes for one SP of an a630, not shifted.
-
-    It rounds them to a power of two here, though not in SP_CS_PVT_MEM_PARAM.
-    """
-    rounded = 1 << max(per_fiber - 1, 0).bit_length()
-    expected = align_up(rounded * CHIPS["a630"].fibers_per_sp, PRIVATE_GRAIN)
-    return reader.values["SP_CS_PVT_MEM_HW_STACK_OFFSET"] == expected
-
-
-def private_memory(reader: Reader) -> tuple[int, int, int]:
-    """(bytes of a fiber, base, bytes of an SP)."""
-    param, size = reader.fields("SP_CS_PVT_MEM_PARAM"), reader.fields("SP_CS_PVT_MEM_SIZE")
-    reader.zero("SP_CS_PVT_MEM_PARAM", "HWSTACKSIZEPERTHREAD")
-    per_fiber, per_sp = param["MEMSIZEPERITEM"], size["TOTALPVTMEMSIZE"]
-    if per_fiber and not is_pow2(per_fiber) and not reader.lenient:
-        raise reader.refuse("SP_CS_PVT_MEM_PARAM", f"{per_fiber:#x} bytes of private memory are no power of two")
-    needed = align_up(per_fiber * reader.chip.fibers_per_sp, PRIVATE_GRAIN)
-    if per_sp < needed:
-        raise reader.refuse(
-            "SP_CS_PVT_MEM_SIZE",
-            f"{per_sp:#x} bytes for an SP, {reader.chip.fibers_per_sp} fibers of {per_fiber:#x} need {needed:#x}",
-        )
-    offset = reader.values["SP_CS_PVT_MEM_HW_STACK_OFFSET"] * STACK_UNIT  # all bits: see RegisterFile.known_mistake
-    if offset != per_sp and not (reader.lenient and known_stack_offset(reader, per_fiber)):
-        raise reader.refuse(
-            "SP_CS_PVT_MEM_HW_STACK_OFFSET", f"offset {offset:#x}, an SP's private memory has {per_sp:#x} bytes"
-        )
-    va = reader.values["SP_CS_PVT_MEM_ADDR"]
-    if va % PRIVATE_ALIGNMENT:
-        raise reader.refuse("SP_CS_PVT_MEM_ADDR", f"not {PRIVATE_ALIGNMENT}-byte aligned")
-    return per_fiber, va, per_sp

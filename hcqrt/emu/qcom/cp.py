@@ -70,9 +70,11 @@ class CommandProcessor:
 
     def __init__(self, gpu: Gpu, space: GpuAddressSpace) -> None:
         self.gpu, self.space = gpu, space
+        self.generation = gpu.chip.generation
         self.registers = RegisterFile(gpu)
-        self.state = LoadedState(gpu.chip.const_vec4, lenient=not gpu.strict, check=gpu.check_caches)
+        self.state = LoadedState(gpu.chip, lenient=not gpu.strict, check=gpu.check_caches)
         self.marker: int | None = None  # mode of the last CP_SET_MARKER
+        self.thread: int | None = None  # of the last CP_THREAD_CONTROL
         self.launches = 0
         self.in_flight: deque[Dispatch] = deque()  # started, and not waited for
         self.frames: list[Words] = []
@@ -140,7 +142,7 @@ class CommandProcessor:
         if kind == TYPE4:
             self.write_registers(target, words[at + 1 : after].tolist())
         else:
-            handler_of(target, count)(self, words[at + 1 : after].tolist())
+            handler_of(self.generation, target, count)(self, words[at + 1 : after].tolist())
         frame.position = after
 
     def write_registers(self, offset: int, values: Sequence[int]) -> None:

@@ -1,11 +1,16 @@
-"""Names of the packets of type 7 on a6xx, for texts and for the table of those that are modelled."""
+"""Names of the packets of type 7 of a generation, for texts."""
 
 from __future__ import annotations
 
-from hcqrt.autogen.qcom import a6xx
+import functools
 
-NAMES = {number: name for name, number in a6xx.OPCODES.items()}
+from hcqrt.emu.qcom.generation import Generation
 
 
-def opcode_text(number: int) -> str:
-    return f"{NAMES.get(number, 'with unknown opcode')} ({number:#x})"
+@functools.cache
+def names_of(generation: Generation) -> dict[int, str]:
+    return {number: name for name, number in generation.opcodes.items()}
+
+
+def opcode_text(generation: Generation, number: int) -> str:
+    return f"{names_of(generation).get(number, 'with unknown opcode')} ({number:#x})"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hcqrt.autogen.qcom import a6xx
-from hcqrt.emu.qcom import events
+from hcqrt.emu.qcom import events, packets7
 from hcqrt.emu.qcom.compute import start_dispatch
+from hcqrt.emu.qcom.generation import Generation
 from hcqrt.emu.qcom.opcodes import opcode_text
 from hcqrt.emu.qcom.trouble import Blocked, Refused
 
@@ -97,7 +98,7 @@ def set_marker(cp: CommandProcessor, payload: list[int]) -> None:
         known_bits(name, word, MARKER_KIND | IFPC_MODE)
         return
     known_bits(name, word, 0xF)
-    if word not in a6xx.ENUMS["a6xx_marker"].values():
+    if word not in cp.generation.markers:
         raise Refused(f"{name} = {word:#x}: mode {word} is not known")
     cp.marker = word
 
@@ -172,7 +173,7 @@ def polled(cp: CommandProcessor, name: str, payload: list[int], flags: int) -> b
         zero(name, hi, "the upper half of a register number")
         value = cp.registers.read(lo)
     elif poll == POLL_SCRATCH and not hi and lo < SCRATCH_REGISTERS:
-        value = cp.registers.read(a6xx.ARRAYS["CP_SCRATCH"][0] + lo)
+        value = cp.registers.read(cp.generation.arrays["CP_SCRATCH"][0] + lo)
     else:
         raise Refused(f"{name} = {word:#x}: poll {poll} of {lo:#x}, {hi:#x} is not known")
     value &= mask
@@ -272,16 +273,26 @@ BY_NAME: dict[str, Handler] = {
     "CP_WAIT_MEM_GTE": wait_mem_gte,
     "CP_COND_WRITE5": cond_write,
     "CP_EVENT_WRITE": events.event_write,
+    "CP_EVENT_WRITE7": packets7.event_write7,
     "CP_INDIRECT_BUFFER": indirect_buffer,
     "CP_INVALIDATE_STATE": invalidate_state,
     "CP_SET_MARKER": set_marker,
+    "CP_THREAD_CONTROL": packets7.thread_control,
+    "CP_CCHE_INVALIDATE": packets7.cche_invalidate,
+    "CP_WAIT_TIMESTAMP": packets7.wait_timestamp,
 }
-PACKETS: dict[int, Handler] = {a6xx.OPCODES[name]: handler for name, handler in BY_NAME.items()}
 
 
-def handler_of(opcode: int, count: int) -> Handler:
+@functools.cache
+def packets_of(generation: Generation) -> dict[int, Handler]:
+    """Those that this generation has, by its numbers."""
+    opcodes = generation.opcodes
+    return {opcodes[name]: handler for name, handler in BY_NAME.items() if name in opcodes}
+
+
+def handler_of(generation: Generation, opcode: int, count: int) -> Handler:
     """What runs a packet. Raises Refused for those that are unknown, privileged, or for graphics."""
-    handler = PACKETS.get(opcode)
+    handler = packets_of(generation).get(opcode)
     if handler is None:
-        raise Refused(f"packet {opcode_text(opcode)} with {count} dwords is unknown here, or privileged")
+        raise Refused(f"packet {opcode_text(generation, opcode)} with {count} dwords is unknown here, or privileged")
     return handler

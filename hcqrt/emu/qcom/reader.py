@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcqrt.emu.qcom.chips import EmuChip
-from hcqrt.emu.qcom.registers import offset_of, unpack
+from hcqrt.emu.qcom.registers import unpack
 from hcqrt.emu.qcom.trouble import Refused
 
 
@@ -12,12 +12,13 @@ class Reader:
 
     def __init__(self, values: dict[str, int], chip: EmuChip, lenient: bool) -> None:
         self.values, self.chip, self.lenient = values, chip, lenient
+        self.generation = chip.generation
 
     def fields(self, name: str) -> dict[str, int]:
-        return unpack(name, self.values[name])
+        return unpack(self.generation.registers[name][1], self.values[name])
 
     def refuse(self, name: str, text: str) -> Refused:
-        return Refused(f"{name} ({offset_of(name):#x}) = {self.values[name]:#x}: {text}")
+        return Refused(f"{name} ({self.generation.registers[name][0]:#x}) = {self.values[name]:#x}: {text}")
 
     def zero(self, name: str, *fields: str) -> None:
         found = self.fields(name)

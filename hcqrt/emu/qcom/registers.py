@@ -1,4 +1,4 @@
-"""The register file of one context: what may be written, read and how, by offset. Source: the generated a6xx table."""
+"""The register file of one context: what may be written, read and how, by offset. Source: the generated tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcqrt.autogen.qcom import a6xx
+from hcqrt.emu.qcom.generation import Fields, Generation
 from hcqrt.emu.qcom.trouble import Refused
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ INVALIDATE = "HLSQ_INVALIDATE_CMD"
 # Blocks whose registers command buffers of users may not write, but for the scratch registers of the CP
 PROTECTED_PREFIXES = ("RBBM_", "CP_")
 OPEN_PREFIXES = ("CP_SCRATCH",)
-# Loading state by writing registers is what CP_LOAD_STATE6 does inside; performance counters are not modelled
-UNMODELLED_PREFIXES = ("HLSQ_LOAD_STATE", "RBBM_PERFCTR", "CP_PERFCTR")
+# Loading state by writing registers is what CP_LOAD_STATE6 does inside; shared constants and performance counters are
+# not modelled
+UNMODELLED_PREFIXES = ("HLSQ_LOAD_STATE", "HLSQ_SHARED_CONSTS_IMM", "RBBM_PERFCTR", "CP_PERFCTR")
 # Where the known client writes bytes without their shift (qcom.md §3.1): with private memory they leave the field
 UNSHIFTED = ("SP_CS_PVT_MEM_HW_STACK_OFFSET",)
 UNSHIFTED_GRAIN = 0x1000
@@ -27,8 +28,6 @@ UNSHIFTED_GRAIN = 0x1000
 WHOLE_WORDS = ("TPL1_DBG_ECO_CNTL",)
 # State that a shader in flight may still read: to be left alone until CP_WAIT_FOR_IDLE
 STATE_PREFIXES = ("SP_CS_", "HLSQ_CS_")
-
-Fields = dict[str, tuple[int, int, int]]
 
 
 class Register(NamedTuple):
@@ -57,25 +56,19 @@ def words_of(offset: int, fields: Fields, name: str) -> Iterable[tuple[int, Regi
 
 
 @functools.cache
-def table() -> dict[int, Register]:
-    """Every known word by its offset."""
+def table(generation: Generation) -> dict[int, Register]:
+    """Every known word by its offset. Where a register lies in an array too (a7xx: SP_CS_IBO), its own name counts."""
     found: dict[int, Register] = {}
-    for name, (offset, fields) in a6xx.REGISTERS.items():
-        found |= words_of(offset, fields, name)
-    for name, (offset, stride, count, _fields) in a6xx.ARRAYS.items():
+    for name, (offset, stride, count, _fields) in generation.arrays.items():
         for index in range(count * stride):
             found |= words_of(offset + index, {}, f"{name}[{index // stride}]")
+    for name, (offset, fields) in generation.registers.items():
+        found |= words_of(offset, fields, name)
     return found
 
 
-@functools.cache
-def offset_of(name: str) -> int:
-    return a6xx.REGISTERS[name][0]
-
-
-def unpack(name: str, value: int) -> dict[str, int]:
+def unpack(fields: Fields, value: int) -> dict[str, int]:
     """The fields of a register's value, each shifted back to its real size; a whole register is its field ''."""
-    fields: Fields = a6xx.REGISTERS[name][1]
     return {field: (value >> lsb & (1 << msb - lsb + 1) - 1) << shr for field, (msb, lsb, shr) in fields.items()}
 
 
@@ -84,12 +77,20 @@ class RegisterFile:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.table = table()
+        self.generation = gpu.chip.generation
+        self.table = table(self.generation)
         self.values: dict[int, int] = {}
         self.configs: dict[tuple[int | None, ...], Any] = {}  # configurations already checked, by their registers
         self.invalidated = 0  # bits written to HLSQ_INVALIDATE_CMD and not yet carried out
-        self._invalidate = offset_of(INVALIDATE)
-        self._counter = offset_of(COUNTER)
+        self._invalidate = self.offset_of(INVALIDATE)
+        self._counter = self.offset_of(COUNTER)
+
+    def offset_of(self, name: str) -> int:
+        return self.generation.registers[name][0]
+
+    def text(self, name: str) -> str:
+        """A register with its offset, for texts."""
+        return f"{name} ({self.offset_of(name):#x})"
 
     def write_many(self, offset: int, values: Sequence[int], busy: bool) -> None:
         """Consecutive registers. Raises Refused with offset and value; nothing is written then.
@@ -143,12 +144,12 @@ class RegisterFile:
         return [self.read(at) for at in range(offset, offset + count)]
 
     def written(self, name: str) -> bool:
-        return offset_of(name) in self.values
+        return self.offset_of(name) in self.values
 
     def get(self, name: str) -> int:
         """A 32-bit register by name, zero when it was never written."""
-        return self.values.get(offset_of(name), 0)
+        return self.values.get(self.offset_of(name), 0)
 
     def get64(self, name: str) -> int:
-        offset = offset_of(name)
+        offset = self.offset_of(name)
         return self.values.get(offset, 0) | self.values.get(offset + 1, 0) << 32

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.memory import MmuFault
+from hcqrt.emu.qcom.chips import EmuChip
 from hcqrt.emu.qcom.stale import Stale
 from hcqrt.emu.qcom.trouble import Refused
 
@@ -50,11 +51,11 @@ class Load:
 class LoadedState:
     """Per context. `tables` hold descriptors by number; `origins` where each came from, None for inline ones."""
 
-    def __init__(self, const_vec4: int, *, lenient: bool, check: bool) -> None:
-        self.lenient = lenient
+    def __init__(self, chip: EmuChip, *, lenient: bool, check: bool) -> None:
+        self.chip, self.lenient = chip, lenient
         self.stale = Stale(check)
         self.pending: list[Load] = []
-        self.unloaded = POISON * const_vec4
+        self.unloaded = POISON * chip.const_vec4
         self.constants = bytearray(self.unloaded)
         self.constants_end = 0  # in vec4: behind the last one that was loaded
         self.code: Load | None = None
@@ -74,6 +75,8 @@ class LoadedState:
         kind, unit_bytes = LOADS[key]
         if source in SOURCES:
             raise Refused(f"{what}: source {source} ({SOURCES[source]}) is not modelled")
+        if kind == CODE and not self.chip.generation.loads_code:
+            raise Refused(f"{what}: an {self.chip.name} fetches its code itself, none is loaded ahead")
         if units == 0:
             raise Refused(f"{what}: a load of no units")
         if kind in LIMITS and first + units > LIMITS[kind]:

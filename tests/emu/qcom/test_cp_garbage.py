@@ -8,6 +8,7 @@ import pytest
 from adreno_bench import COMMAND_VA, DATA_VA, Bench, dispatch, lo_hi, type4, type7
 
 from hcqrt.autogen.qcom import a6xx
+from hcqrt.emu.qcom.generation import A6XX
 from hcqrt.emu.qcom.registers import table
 from hcqrt.emu.refusal import EmulatorRefusal
 
@@ -41,7 +42,7 @@ def test_a_damaged_dispatch(bench: Bench, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_packets_with_good_headers(bench: Bench, seed: int) -> None:
     rng = random.Random(100 + seed)
-    opcodes, registers = sorted(a6xx.OPCODES.values()), sorted(table())
+    opcodes, registers = sorted(a6xx.OPCODES.values()), sorted(table(A6XX))
     for _ in range(ROUNDS):
         words: list[int] = []
         for _ in range(rng.randint(1, 6)):
@@ -56,7 +57,7 @@ def test_random_packets_with_good_headers(bench: Bench, seed: int) -> None:
 
 
 def test_every_register_alone_with_every_bit(bench: Bench) -> None:
-    for offset in sorted(table()):
+    for offset in sorted(table(A6XX)):
         run(bench, dispatch({offset: 0xFFFFFFFF}))
         run(bench, dispatch({offset: 1 << offset % 32}))
 

@@ -15,7 +15,11 @@ TABLE = {
     "a650": (0x060500, 3, 4096, 127, False, 1152 * KIB, 16, 0x01008000, 64),
     "a660": (0x060600, 3, 4096, 127, True, 1536 * KIB, 16, 0x05008000, 64),
     "a690": (0x060900, 8, 4096, 127, True, 0, 16, 0x04C00000, 64),
+    "a730": (0x070300, 4, 4096, 127, True, 2 * MIB, 16, 0x01000000, 96),
+    "a740": (0x43050A, 6, 4096, 127, True, 3 * MIB, 16, 0x11100000, 96),
+    "a750": (0x430514, 6, 4096, 127, True, 3 * MIB, 16, 0x11100000, 96),
 }
+SEVENTH = {"a730": 0x07030001, "a740": 0x43050A01, "a750": 0x43051401}
 
 
 def test_there_are_no_others() -> None:
@@ -30,4 +34,14 @@ def test_a_chip_is_as_the_table_says(name: str) -> None:
         chip.highest_bank_bit, chip.eco_cntl, chip.reg_vec4,
     )  # fmt: skip
     assert chip.name == name
-    assert (chip.const_vec4, chip.shared_bytes, chip.max_waves, chip.wave_pair) == (256, 32 * KIB, 16, 2)
+    assert (chip.shared_bytes, chip.max_waves, chip.wave_pair) == (32 * KIB, 16, 2)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_generation_has_its_constants_and_its_scheduler(name: str) -> None:
+    """a7xx: the whole chip id is given, kernels leave gpu_id at 0 and let the GPU schedule."""
+    chip = CHIPS[name]
+    if name in SEVENTH:
+        assert (chip.const_vec4, chip.hwsched, chip.chip_id, chip.gpu_id) == (512, True, SEVENTH[name], 0)
+    else:
+        assert (chip.const_vec4, chip.hwsched, chip.gpu_id) == (256, False, int(name[1:]))

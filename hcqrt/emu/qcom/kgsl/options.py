@@ -12,7 +12,9 @@ from hcqrt.emu.qcom.chips import CHIPS, EmuChip
 GIB = 1 << 30
 DEFAULT_CHIP = "a630"
 # Queue of a context: 49 with the dispatcher in the kernel, 126 where the GPU's own controller schedules (qcom.md §1.7)
-SOFTWARE_QUEUE_DEPTH = 49
+SOFTWARE_QUEUE_DEPTH, HWSCHED_QUEUE_DEPTH = 49, 126
+# Faults within this time count together (qcom.md §1.8)
+SOFTWARE_FAULT_WINDOW_MS, HWSCHED_FAULT_WINDOW_MS = 3_000, 2_000
 COHERENCY = (False, True, "always")
 
 
@@ -32,7 +34,7 @@ class KgslOptions:
     queue_timeout_ms: int = 10_000
     ib_timeout_ms: int = 2_000  # how long a command may take in a context with fault tolerance
     fault_burst: int = 3  # so many faults within fault_window_ms are recovered from
-    fault_window_ms: int = 3_000
+    fault_window_ms: int = SOFTWARE_FAULT_WINDOW_MS
     contexts_per_process: int = 200
     preemption: bool = False  # without, the kernel ignores a context's preemption style
 
@@ -66,6 +68,13 @@ def ioctl_numbers(values: Iterable[str | int]) -> frozenset[int]:
     return frozenset(number_of(value, prefix, names) for value in values)
 
 
+def scheduling(chip: EmuChip) -> dict[str, int]:
+    """What depends on who schedules: the kernel's dispatcher or the GPU's own controller."""
+    if chip.hwsched:
+        return {"queue_depth": HWSCHED_QUEUE_DEPTH, "fault_window_ms": HWSCHED_FAULT_WINDOW_MS}
+    return {"queue_depth": SOFTWARE_QUEUE_DEPTH, "fault_window_ms": SOFTWARE_FAULT_WINDOW_MS}
+
+
 def parse_options(entry: str | Mapping[str, Any]) -> KgslOptions:
     """Raises ValueError for what is not known or out of range."""
     given: Mapping[str, Any] = {"chip": entry} if isinstance(entry, str) else entry
@@ -77,7 +86,7 @@ def parse_options(entry: str | Mapping[str, Any]) -> KgslOptions:
     if name not in CHIPS:
         raise ValueError(f"chip {name!r}: the emulator knows {', '.join(CHIPS)}")
     chip = CHIPS[name]
-    changes: dict[str, Any] = {key: int(given[key]) for key in NUMBERS if key in given}
+    changes: dict[str, Any] = scheduling(chip) | {key: int(given[key]) for key in NUMBERS if key in given}
     for key, value in changes.items():
         if value < 1:
             raise ValueError(f"qcom entry: {key}={value} is not positive")
