@@ -18,6 +18,7 @@ from hcqrt.core.sints import Sint
 from hcqrt.errors import SignalTimeout
 from hcqrt.ioctl import errno_name, ioctl_error
 from hcqrt.qcom import pm4
+from hcqrt.qcom.events import RELEASE_WORDS
 from hcqrt.qcom.kgsl import NODE
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class QCOMChannel(RingChannel):
 
     dev: QCOMDevice
     WORDS_MAX = IB_WORDS_MAX
-    PROGRESS_WORDS = pm4.RELEASE_WORDS
+    PROGRESS_WORDS = RELEASE_WORDS
     PAYLOAD_FROM_END = 1
 
     def __init__(self, dev: QCOMDevice, context: int, *, progress: HCQSignal, cmd_bytes: int, entries: int) -> None:
@@ -64,7 +65,7 @@ class QCOMChannel(RingChannel):
 
     def progress_words(self, progress: Sint) -> list[Any]:
         value: Any = progress
-        return pm4.release(self.progress.value_va, value & U32_MAX)
+        return self.dev.chip.arch.events.release(self.progress.value_va, value & U32_MAX)
 
     def progress_packer(self) -> Callable[[memoryview, int, int], None]:
         pack = struct.Struct("<I").pack_into

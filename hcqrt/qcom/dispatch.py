@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hcqrt.autogen.qcom import a6xx
 from hcqrt.core.sints import Sint
-from hcqrt.qcom import pm4
+from hcqrt.qcom import pm4, tables
 from hcqrt.qcom.arch import Chip, PrivateLayout
 from hcqrt.qcom.pm4 import Register, RegisterWrite, write
 from hcqrt.qcom.shader import CODE_UNIT, Shader
 
 SP_MODE_CONTROL, SP_TP_MODE_CNTL = Register("SP_MODE_CONTROL"), Register("SP_TP_MODE_CNTL")
 SP_FLOAT_CNTL, SP_PERFCTR_ENABLE = Register("SP_FLOAT_CNTL"), Register("SP_PERFCTR_ENABLE")
-TPL1_DBG_ECO_CNTL, HLSQ_INVALIDATE_CMD = Register("TPL1_DBG_ECO_CNTL"), Register("HLSQ_INVALIDATE_CMD")
-HLSQ_CS_CNTL, SP_CS_CONFIG = Register("HLSQ_CS_CNTL"), Register("SP_CS_CONFIG")
+TPL1_DBG_ECO_CNTL, SP_CS_CONFIG = Register("TPL1_DBG_ECO_CNTL"), Register("SP_CS_CONFIG")
 SP_CS_INSTRLEN, SP_CS_BRANCH_COND = Register("SP_CS_INSTRLEN"), Register("SP_CS_BRANCH_COND")
 SP_CS_CTRL_REG0, SP_CS_CTRL_REG1 = Register("SP_CS_CTRL_REG0"), Register("SP_CS_CTRL_REG1")
 SP_CS_OBJ_FIRST_EXEC_OFFSET, SP_CS_OBJ_START = Register("SP_CS_OBJ_FIRST_EXEC_OFFSET"), Register("SP_CS_OBJ_START")
 SP_CS_PVT_MEM_PARAM, SP_CS_PVT_MEM_ADDR = Register("SP_CS_PVT_MEM_PARAM"), Register("SP_CS_PVT_MEM_ADDR")
 SP_CS_PVT_MEM_SIZE = Register("SP_CS_PVT_MEM_SIZE")
 SP_CS_PVT_MEM_HW_STACK_OFFSET = Register("SP_CS_PVT_MEM_HW_STACK_OFFSET")
-NDRANGE = tuple(Register(f"HLSQ_CS_NDRANGE_{index}") for index in range(7))
-GROUPS = tuple(Register(f"HLSQ_CS_KERNEL_GROUP_{axis}") for axis in "XYZ")
-HLSQ_CS_CNTL_0, HLSQ_CS_CNTL_1 = Register("HLSQ_CS_CNTL_0"), Register("HLSQ_CS_CNTL_1")
-SP_CS_CNTL_0, SP_CS_CNTL_1 = Register("SP_CS_CNTL_0"), Register("SP_CS_CNTL_1")  # copies for chips with two pipes
-HLSQ_CS_CTRL_REG1 = Register("HLSQ_CS_CTRL_REG1")  # likewise, of SP_CS_CTRL_REG1
 SP_CS_TEX_SAMP, SP_CS_TEX_CONST = Register("SP_CS_TEX_SAMP"), Register("SP_CS_TEX_CONST")
 SP_CS_IBO, SP_CS_IBO_COUNT = Register("SP_CS_IBO"), Register("SP_CS_IBO_COUNT")
 SP_CS_TEX_COUNT = Register("SP_CS_TEX_COUNT")
@@ -61,33 +53,33 @@ class Shape:
 
 def dispatch(chip: Chip, shader: Shader, shape: Shape, place: Place, private: PrivateLayout) -> list[Any]:
     """The words of one dispatch."""
-    marker = pm4.payload("CP_SET_MARKER", 0, MODE=a6xx.ENUMS["a6xx_marker"]["RM6_COMPUTE"])
-    words = pm4.command("CP_SET_MARKER", marker)
-    words += write(HLSQ_INVALIDATE_CMD(CS_STATE=1, CS_IBO=1))
+    arch = chip.arch
+    marker = pm4.payload("CP_SET_MARKER", 0, MODE=tables.ENUMS["a6xx_marker"]["RM6_COMPUTE"])
+    words = [*arch.begin, *pm4.command("CP_SET_MARKER", marker)]
+    words += write(arch.invalidate(CS_STATE=1, CS_IBO=1))
     words += modes(chip, shader)
     words += pm4.wait_for_idle()
-    words += write(HLSQ_CS_CNTL(CONSTLEN=shader.constlen, ENABLED=1))
+    words += write(arch.constants(CONSTLEN=shader.constlen, ENABLED=1))
     words += config(shader)
     words += program(shader, shape, place, private)
-    words += ndrange(shader, shape)
-    if chip.lpac:
-        words += write(*register_ids(shader, SP_CS_CNTL_0, SP_CS_CNTL_1))
-        words += write(shared_and_constants(HLSQ_CS_CTRL_REG1, shader, shape))
+    words += arch.sizes(chip, shader, shape)
+    words += arch.fixed
     for va, first, vectors in place.constants:
         words += pm4.load_state("SB6_CS_SHADER", "ST6_CONSTANTS", va, vectors, first)
-    units = min(shader.instrlen, chip.icache_units)
-    words += pm4.load_state("SB6_CS_SHADER", "ST6_SHADER", place.code, units)
-    words += tables(chip, shader, place)
+    if arch.preloads_code:
+        units = min(shader.instrlen, chip.icache_units)
+        words += pm4.load_state("SB6_CS_SHADER", "ST6_SHADER", place.code, units)
+    words += descriptors(chip, shader, place)
     if shader.opencl_launch:
         words += pm4.command("CP_RUN_OPENCL", 0)
     else:
         words += pm4.command("CP_EXEC_CS", 0, *shape.groups)
-    return words + without_tables(shader)
+    return words + without_descriptors(shader)
 
 
 def modes(chip: Chip, shader: Shader) -> list[Any]:
     """How the shader's binary wants constants and image coordinates read; and what every dispatch needs set."""
-    isam = a6xx.ENUMS["a6xx_isam_mode"]["ISAMMODE_CL" if shader.isam_cl else "ISAMMODE_GL"]
+    isam = tables.ENUMS["a6xx_isam_mode"]["ISAMMODE_CL" if shader.isam_cl else "ISAMMODE_GL"]
     return [
         *write(SP_MODE_CONTROL(CONSTANT_DEMOTION_ENABLE=int(shader.constant_demotion), ISAMMODE=isam)),
         *write(SP_FLOAT_CNTL(F16_NO_INF=0)),
@@ -136,39 +128,42 @@ def shared_and_constants(register: Register, shader: Shader, shape: Shape) -> Re
     mode = next(name for name, vectors in CONST_RAM_VEC4.items() if vectors >= shader.constlen)
     return register(
         SHARED_SIZE=max(1, (shape.shared_bytes - 1) // 1024),
-        CONSTANTRAMMODE=a6xx.ENUMS["a6xx_const_ram_mode"][mode],
+        CONSTANTRAMMODE=tables.ENUMS["a6xx_const_ram_mode"][mode],
     )
 
 
-def ndrange(shader: Shader, shape: Shape) -> list[Any]:
-    """Sizes of the launch and the registers that get its numbers. CP_EXEC_CS overwrites the counts of groups."""
+def ndrange(first: Register, ranges: tuple[Register, ...], shape: Shape) -> list[RegisterWrite]:
+    """Local size, then global size and offset along each axis."""
     x, y, z = shape.local
-    local = NDRANGE[0](KERNELDIM=KERNEL_DIMS, LOCALSIZEX=x - 1, LOCALSIZEY=y - 1, LOCALSIZEZ=z - 1)
-    ranges = []
+    writes = [first(KERNELDIM=KERNEL_DIMS, LOCALSIZEX=x - 1, LOCALSIZEY=y - 1, LOCALSIZEZ=z - 1)]
     for axis in range(3):
-        size = NDRANGE[1 + 2 * axis], NDRANGE[2 + 2 * axis]
-        ranges += [size[0](shape.groups[axis] * shape.local[axis]), size[1](0)]
-    counts: Sequence[Any] = shape.groups if shader.opencl_launch else (1, 1, 1)
-    groups = [register(count) for register, count in zip(GROUPS, counts, strict=True)]
-    return write(local, *ranges, *register_ids(shader, HLSQ_CS_CNTL_0, HLSQ_CS_CNTL_1), *groups)
+        size, offset = ranges[2 * axis : 2 * axis + 2]
+        writes += [size(shape.groups[axis] * shape.local[axis]), offset(0)]
+    return writes
 
 
-def register_ids(shader: Shader, first: Register, second: Register) -> list[RegisterWrite]:
-    ids = first(
+def group_counts(registers: tuple[Register, ...], shader: Shader, shape: Shape) -> list[RegisterWrite]:
+    """CP_RUN_OPENCL reads them, CP_EXEC_CS overwrites them."""
+    counts = shape.groups if shader.opencl_launch else (1, 1, 1)
+    return [register(count) for register, count in zip(registers, counts, strict=True)]
+
+
+def register_ids(register: Register, shader: Shader) -> RegisterWrite:
+    """The registers that get the group's numbers and the thread's."""
+    return register(
         WGIDCONSTID=shader.group_id,
         WGSIZECONSTID=shader.group_size,
         WGOFFSETCONSTID=shader.group_offset,
         LOCALIDREGID=shader.local_id,
     )
-    return [ids, second(LINEARLOCALIDREGID=shader.linear_id, THREADSIZE=thread_size(shader))]
 
 
 def thread_size(shader: Shader) -> int:
-    sizes: dict[str, int] = a6xx.ENUMS["a6xx_threadsize"]
+    sizes = tables.ENUMS["a6xx_threadsize"]
     return sizes["THREAD128" if shader.double_threads else "THREAD64"]
 
 
-def tables(chip: Chip, shader: Shader, place: Place) -> list[Any]:
+def descriptors(chip: Chip, shader: Shader, place: Place) -> list[Any]:
     """Samplers, textures and writable images: loaded, and where their tables lie."""
     words: list[Any] = []
     if shader.samplers:
@@ -187,7 +182,7 @@ def tables(chip: Chip, shader: Shader, place: Place) -> list[Any]:
     return words
 
 
-def without_tables(shader: Shader) -> list[Any]:
+def without_descriptors(shader: Shader) -> list[Any]:
     """After a launch with images: registers persist, and launches without images do not write these."""
     if not shader.textures and not shader.images:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hcqrt.errors import BinaryError
+from hcqrt.qcom.arch import Arch
 from hcqrt.qcom.clbinary import load_cl, looks_like_cl
 from hcqrt.qcom.ir3binary import load_ir3, looks_like_ir3
 from hcqrt.qcom.shader import Shader
@@ -28,8 +29,8 @@ STARTS = {
 }
 
 
-def load(binary: bytes, name: str | None = None) -> Shader:
-    """Read any program file that an Adreno can run. Raises BinaryError, whatever the bytes are."""
+def load(binary: bytes, name: str | None, arch: Arch) -> Shader:
+    """Read any program file that an Adreno of this generation can run. Raises BinaryError, whatever the bytes are."""
     data = bytes(memoryview(binary))
     if not data:
         raise BinaryError("the program is empty")
@@ -41,8 +42,13 @@ def load(binary: bytes, name: str | None = None) -> Shader:
             f"{OPENCL_REMEDY}"
         )
     if looks_like_ir3(data):
-        return load_ir3(data, name)
+        return load_ir3(data, name, arch)
     if looks_like_cl(data):
+        if not arch.opencl_binaries:
+            raise BinaryError(
+                f"this is an OpenCL binary of Qualcomm's compiler: its tables are known for Adreno 6xx alone, this GPU "
+                f"is an {arch.name}; compile the kernel with Mesa's ir3"
+            )
         return load_cl(data, name)
     head = data[:512].lstrip()
     for start, what in STARTS.items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hcqrt.autogen.qcom import a6xx
 from hcqrt.bits import check_field
 from hcqrt.core.sints import is_symbolic, lo_hi
+from hcqrt.qcom import tables
+from hcqrt.qcom.tables import Fields, Registers
 
 TYPE4, TYPE7 = 4, 7  # bits 31:28 of a header
 TYPE4_COUNT_MAX, TYPE7_COUNT_MAX = 127, 16383  # bits 6:0, at least 1; bits 13:0
 REGISTER_MAX, OPCODE_MAX = 0x3FFFF, 0x7F
-Fields = Mapping[str, tuple[int, int, int]]
 
 
 def odd_parity(value: int) -> int:
@@ -80,14 +80,15 @@ def symbolic_field(value: Any, msb: int, lsb: int, shr: int) -> Any:
 
 
 class Register:
-    """A register of the generated table: its offset lives with its fields, so the two can't be paired wrongly.
+    """A register of a generated table: its offset lives with its fields, so the two can't be paired wrongly.
 
-    Called with fields it gives a write of itself; a register that is one number takes it alone.
+    Without a table it is one that no generation moved. Called with fields it gives a write of itself; a register that
+    is one number takes it alone.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, table: Registers = tables.REGISTERS) -> None:
         self.name = name
-        self.offset, self.fields = a6xx.REGISTERS[name]
+        self.offset, self.fields = table[name]
         self.words = 2 if self.fields.get("", (31,))[0] == 63 else 1
 
     def __call__(self, whole: Any = None, /, **fields: Any) -> RegisterWrite:
@@ -124,15 +125,15 @@ def write(*writes: RegisterWrite) -> list[Any]:
 
 def command(name: str, *payload: Any) -> list[Any]:
     """One type-7 packet."""
-    return [type7(a6xx.OPCODES[name], len(payload)), *payload]
+    return [type7(tables.OPCODES[name], len(payload)), *payload]
 
 
 def payload(packet: str, dword: int, **values: Any) -> Any:
     """One payload word of `packet`, from the fields that the register description names."""
-    return pack_fields(f"{packet}[{dword}]", a6xx.PACKETS[packet][dword], values)
+    return pack_fields(f"{packet}[{dword}]", tables.PACKETS[packet][dword], values)
 
 
-# the commands of the compute queue
+# the commands of the compute queue that all generations write alike
 
 
 def wait_for_idle() -> list[Any]:
@@ -140,29 +141,10 @@ def wait_for_idle() -> list[Any]:
     return command("CP_WAIT_FOR_IDLE")
 
 
-def event(name: str) -> list[Any]:
-    """A cache event that writes nothing."""
-    return command("CP_EVENT_WRITE", payload("CP_EVENT_WRITE", 0, EVENT=a6xx.EVENTS[name]))
-
-
-def flush_and_write(va: Any, value: Any) -> list[Any]:
-    """Write back the GPU's caches, then store `value` (32 bits) at `va`."""
-    head = payload("CP_EVENT_WRITE", 0, EVENT=a6xx.EVENTS["CACHE_FLUSH_TS"])
-    return command("CP_EVENT_WRITE", head, *lo_hi(va), value)
-
-
-def release(va: Any, value: Any) -> list[Any]:
-    """Store `value` (32 bits) at `va` once all earlier work is done and its writes are visible."""
-    return wait_for_idle() + flush_and_write(va, value)
-
-
-RELEASE_WORDS = len(release(0, 0))  # of a submission's end; the value is the last of them
-
-
 def wait_memory(va: Any, value: Any) -> list[Any]:
     """Hold back what follows until the 32 bits at `va` are at least `value`, both unsigned."""
-    function = a6xx.ENUMS["cp_cond_function"]["WRITE_GE"]
-    head = payload("CP_WAIT_REG_MEM", 0, FUNCTION=function, POLL=a6xx.ENUMS["poll_memory_type"]["POLL_MEMORY"])
+    function = tables.ENUMS["cp_cond_function"]["WRITE_GE"]
+    head = payload("CP_WAIT_REG_MEM", 0, FUNCTION=function, POLL=tables.ENUMS["poll_memory_type"]["POLL_MEMORY"])
     return command("CP_WAIT_REG_MEM", head, *lo_hi(va), value, 0xFFFF_FFFF, POLL_DELAY_CYCLES)
 
 
@@ -184,9 +166,9 @@ def load_state(block: str, kind: str, va: Any, units: int, dst: int = 0) -> list
         "CP_LOAD_STATE6",
         0,
         DST_OFF=dst,
-        STATE_TYPE=a6xx.ENUMS["a6xx_state_type"][kind],
-        STATE_SRC=a6xx.ENUMS["a6xx_state_src"]["SS6_INDIRECT"],
-        STATE_BLOCK=a6xx.ENUMS["a6xx_state_block"][block],
+        STATE_TYPE=tables.ENUMS["a6xx_state_type"][kind],
+        STATE_SRC=tables.ENUMS["a6xx_state_src"]["SS6_INDIRECT"],
+        STATE_BLOCK=tables.ENUMS["a6xx_state_block"][block],
         NUM_UNIT=units,
     )
     return command("CP_LOAD_STATE6_FRAG", head, *lo_hi(va))

@@ -39,7 +39,8 @@ class QCOMProgram(HCQProgram):
 
     def __init__(self, dev: QCOMDevice, binary: bytes, name: str | None) -> None:
         super().__init__()
-        shader, chip = load(binary, name), dev.chip
+        chip = dev.chip
+        shader = load(binary, name, chip.arch)
         self.dev, self.shader, self.name, self.arch, self.params = dev, shader, shader.name, chip.name, None
         self.private = chip.private_layout(shader.private_bytes)
         if self.private.per_sp >> 12 >= 1 << 18:  # SP_CS_PVT_MEM_SIZE.TOTALPVTMEMSIZE
@@ -224,11 +225,11 @@ class QCOMProgram(HCQProgram):
         )
 
     def fill_kernargs(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any] = ()) -> HCQArgsState:
-        self._live()
-        self.dev.check_usable()
         self.check_buffers(bufs)
         plain, descriptors = self.split(bufs)
         with self.dev.lock:
+            self._live()
+            self.dev.check_usable()
             args = CLikeArgsState(self, self.dev.kernargs, self.slot_bytes, plain, vals, self.initial)
             tables = b"".join(descriptors)
             start = args.offset + self.images_offset

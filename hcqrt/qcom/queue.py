@@ -26,7 +26,8 @@ class QCOMComputeQueue(HWQueue):
 
     def setup(self) -> Self:
         """Once per context: nothing that an earlier owner of the GPU left in its caches may be read."""
-        return self.q(*pm4.event("CACHE_INVALIDATE"), *pm4.wait_for_idle())
+        arch = self.dev.chip.arch
+        return self.q(*arch.begin, *arch.events.forget(), *pm4.wait_for_idle())
 
     def wait(self, signal: HCQSignal, value: Sint) -> Self:
         low = self.dev.low_word(signal, as_sint(value))
@@ -38,7 +39,7 @@ class QCOMComputeQueue(HWQueue):
             *pm4.wait_for_idle(),
             *pm4.store_clock(signal.timestamp_va),
             *pm4.command("CP_WAIT_MEM_WRITES"),  # the clock is there before the value says so
-            *pm4.flush_and_write(signal.value_va, low),
+            *self.dev.chip.arch.events.flush_and_write(signal.value_va, low),
         )
 
     def timestamp(self, signal: HCQSignal) -> Self:
@@ -46,9 +47,10 @@ class QCOMComputeQueue(HWQueue):
 
     def memory_barrier(self) -> Self:
         """Write back, forget, wait: between dependent dispatches, and before what the host wrote is read."""
+        events = self.dev.chip.arch.events
         return self.q(
-            *pm4.flush_and_write(self.dev.flush_va, 0),
-            *pm4.event("CACHE_INVALIDATE"),
+            *events.flush_and_write(self.dev.flush_va, 0),
+            *events.forget(),
             *pm4.command("CP_WAIT_MEM_WRITES"),
             *pm4.wait_for_idle(),
         )

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcqrt.errors import BinaryError
-from hcqrt.qcom.loader import load
+from hcqrt.qcom import loader
+from hcqrt.qcom.arch.a6xx import A6XX
 from hcqrt.qcom.shader import Argument, ConstRange
 
 CODE = bytes(range(256)) * 3
@@ -28,6 +29,10 @@ FULL = dict(
     samplers=1,
     branch_stack=6,
 )
+
+
+def load(data, name=None, arch=A6XX):
+    return loader.load(data, name, arch)
 
 
 def test_every_field_of_a_binary():
@@ -55,6 +60,11 @@ def test_every_field_of_a_binary():
     assert ids == (0xCF, 0xC0, 0xCC, 0x00, 0xFC)
     assert (shader.opencl_launch, shader.isam_cl, shader.constant_demotion) == (True, True, False)
     assert (shader.merged_regs, shader.double_threads, shader.required_local) == (False, False, None)
+
+
+def test_a_kernel_without_registers_has_the_one_that_the_local_id_comes_in():
+    shader = load(ClBinary(full_regs=0).build(), "kernel")
+    assert (shader.full_regs, shader.local_id) == (1, 0)
 
 
 @pytest.mark.parametrize("name", ["a", "ab", "abc", "abcd", "vector_add", "f0", "abcd0", "_x", "k" * 63])

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from hcqrt.qcom import pm4
 from hcqrt.qcom.arch import chip_for
 from hcqrt.qcom.arch.a6xx import A630, A640, A650, A660, A690, CHIPS
 from hcqrt.qcom.dispatch import Place, Shape, dispatch
@@ -75,7 +74,7 @@ def registers(words):
 
 def test_the_worked_dispatch_word_for_word():
     expected = [int(word, 16) for word in WORKED.split()]
-    assert words_of() + pm4.release(SIGNAL, 1) == expected
+    assert words_of() + A630.arch.events.release(SIGNAL, 1) == expected
     assert len(expected) == 65
 
 

@@ -13,10 +13,15 @@ from ir3image import ir3_image
 from nak_corpus import missing_packages
 
 from hcqrt.errors import BinaryError
-from hcqrt.qcom.loader import load
+from hcqrt.qcom import loader
+from hcqrt.qcom.arch.a6xx import A6XX
 from hcqrt.qcom.shader import ConstRange, DriverParams
 
 CODE = bytes(range(128)) * 4
+
+
+def load(data, name=None, arch=A6XX):
+    return loader.load(data, name, arch)
 
 
 def test_every_field_of_an_image():
@@ -63,9 +68,16 @@ def test_every_field_of_an_image():
 
 
 def test_a_fixed_local_size_is_kept_and_no_registers_are_none():
-    shader = load(ir3_image(local_size_variable=0, local_x=8, local_y=4, local_z=2, max_reg=-1), None)
+    shader = load(
+        ir3_image(local_size_variable=0, local_x=8, local_y=4, local_z=2, max_reg=-1, local_invocation_id=0xFC), None
+    )
     assert shader.required_local == (8, 4, 2)
     assert (shader.full_regs, shader.half_regs, shader.name) == (0, 0, "main")
+
+
+def test_numbers_that_just_fit_their_registers():
+    assert load(ir3_image(work_group_id=0xDD, local_invocation_id=13)).local_id == 13
+    assert load(ir3_image(work_group_id=0xFC, local_invocation_id=0xFC)).group_id == 0xFC
 
 
 @pytest.mark.parametrize(("nesting", "field"), [(0, 0), (1, 1), (2, 1), (3, 2), (63, 32), (64, 32), (1000, 32)])
@@ -101,6 +113,10 @@ def test_immediates_beyond_constlen_are_not_loaded():
         (dict(num_tex=1, num_uavs=1, tex_to_image=(1,)), r"\(1,\) of 1"),
         (dict(num_uavs=128), "num_uavs is 128"),
         (dict(work_group_id=0x100), "work_group_id is 256"),
+        (dict(work_group_id=0xBF), "work_group_id in register 0xbf"),
+        (dict(work_group_id=0xDE), "work_group_id in register 0xde"),
+        (dict(local_invocation_id=14), "three registers from 0xe, the shader has 16"),
+        (dict(max_reg=-1), "three registers from 0x0, the shader has 0"),
         (dict(local_size_variable=0), r"local size \(0, 0, 0\)"),
         (dict(local_size_variable=0, local_x=1024, local_y=2, local_z=1), "local size"),
         (dict(ranges=((1, 0, 64, 0),)), "uniform buffer 1"),

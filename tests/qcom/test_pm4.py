@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcqrt.autogen.qcom import a6xx
+from hcqrt.autogen.qcom import a6xx, a7xx
 from hcqrt.core.sints import Variable, evaluate
 from hcqrt.qcom import pm4
+from hcqrt.qcom.arch.a6xx import A6XX
+from hcqrt.qcom.arch.a7xx import A7XX
+from hcqrt.qcom.events import RELEASE_WORDS
 from hcqrt.qcom.pm4 import Register
 
+CS_CNTL = A6XX.constants
 # qcom facts 2, "Golden headers"
 TYPE7 = [
     ("CP_WAIT_FOR_IDLE", 0, 0x70268000),
@@ -82,8 +86,8 @@ def test_a_header_with_any_one_bit_flipped_is_none_or_another(bit):
         (lambda: pm4.type7(0x80, 0), "0x80"),
         (lambda: Register("SP_CS_CTRL_REG0")(FULLREGFOOTPRINT=64), "FULLREGFOOTPRINT = 0x40"),
         (lambda: Register("SP_CS_CTRL_REG0")(FULLREGFOOTPRINT=-1), "FULLREGFOOTPRINT"),
-        (lambda: Register("HLSQ_CS_CNTL")(CONSTLEN=6), "CONSTLEN = 0x6 is no multiple of 0x4"),
-        (lambda: Register("HLSQ_CS_CNTL")(CONSTLEN=1024), "CONSTLEN = 0x100 does not fit"),
+        (lambda: CS_CNTL(CONSTLEN=6), "CONSTLEN = 0x6 is no multiple of 0x4"),
+        (lambda: CS_CNTL(CONSTLEN=1024), "CONSTLEN = 0x100 does not fit"),
         (lambda: Register("SP_CS_PVT_MEM_HW_STACK_OFFSET")(OFFSET=1024), "no multiple of 0x800"),
         (lambda: Register("SP_CS_BRANCH_COND")(1 << 32), "SP_CS_BRANCH_COND"),
         (lambda: pm4.write(Register("SP_CS_CTRL_REG0")(), Register("SP_CS_BRANCH_COND")(0)), "COND at 0xa9b2"),
@@ -98,20 +102,20 @@ def test_what_does_not_fit_is_refused(call, text):
 
 def test_an_unknown_field_is_refused():
     with pytest.raises(TypeError, match="WIDTH"):
-        Register("HLSQ_CS_CNTL")(WIDTH=1)
+        CS_CNTL(WIDTH=1)
 
 
 def test_fields_with_a_shift_take_the_whole_value():
     """CONSTLEN 4 vectors is stored as 1; tinygrad's 256 without the shift landed on bit 8 (qcom facts 3.1)."""
-    assert Register("HLSQ_CS_CNTL")(CONSTLEN=256, ENABLED=1).words == (0x140,)
+    assert CS_CNTL(CONSTLEN=256, ENABLED=1).words == (0x140,)
     assert Register("SP_CS_PVT_MEM_HW_STACK_OFFSET")(OFFSET=0x100000).words == (0x200,)
     assert Register("SP_CS_PVT_MEM_PARAM")(MEMSIZEPERITEM=1024).words == (2,)
     assert Register("SP_CS_PVT_MEM_SIZE")(TOTALPVTMEMSIZE=0x100000, PERWAVEMEMLAYOUT=1).words == (0x8000_0100,)
 
 
-@given(st.sampled_from(sorted(a6xx.REGISTERS)), st.data())
-def test_a_register_holds_each_field_where_the_table_says(name, data):
-    register = Register(name)
+@given(st.sampled_from([(module, name) for module in (a6xx, a7xx) for name in sorted(module.REGISTERS)]), st.data())
+def test_a_register_holds_each_field_where_the_table_says(which, data):
+    register = Register(which[1], which[0].REGISTERS)
     field, (msb, lsb, shr) = data.draw(st.sampled_from(sorted(register.fields.items())))
     value = data.draw(st.integers(0, (1 << msb - lsb + 1) - 1)) << shr
     written = register(value) if field == "" else register(**{field: value})
@@ -123,7 +127,7 @@ def test_a_register_holds_each_field_where_the_table_says(name, data):
 @given(st.integers(1, 1024), st.integers(1, 1024))
 def test_symbols_give_the_words_that_their_values_give(x, y):
     a, b = Variable("a"), Variable("b")
-    register = Register("HLSQ_CS_NDRANGE_0")
+    register = Register("HLSQ_CS_NDRANGE_0", a6xx.REGISTERS)
     (symbolic,) = register(KERNELDIM=3, LOCALSIZEX=a - 1, LOCALSIZEY=b - 1, LOCALSIZEZ=0).words
     assert evaluate(symbolic, {a: x, b: y}) == 3 | x - 1 << 2 | y - 1 << 12
 
@@ -131,18 +135,43 @@ def test_symbols_give_the_words_that_their_values_give(x, y):
 @pytest.mark.parametrize("value", [2, 1024, -4, 1 << 40])
 def test_a_symbol_that_its_field_cannot_hold_makes_a_word_that_is_refused(value):
     n = Variable("n", -8, 1 << 41)
-    (word,) = Register("HLSQ_CS_CNTL")(CONSTLEN=n, ENABLED=1).words
+    (word,) = CS_CNTL(CONSTLEN=n, ENABLED=1).words
     assert evaluate(word, {n: 1020}) == 255 | 1 << 8
     assert not 0 <= evaluate(word, {n: value}) < 1 << 32
     with pytest.raises(TypeError, match="not both"):
-        Register("HLSQ_CS_CNTL")(1, CONSTLEN=4)
+        CS_CNTL(1, CONSTLEN=4)
 
 
 def test_the_commands_of_a_queue_word_by_word():
     """Typed in from qcom facts 2: memory wait is unsigned >=; the clock is two registers at 0x980 as 64 bits."""
-    assert pm4.release(0x10_0005_0000, 1) == [0x70268000, 0x70460004, 4, 0x50000, 0x10, 1]
     assert pm4.wait_memory(0x10_0005_0000, 7)[:5] == [0x70BC8006, 0x15, 0x50000, 0x10, 7]
     assert pm4.wait_memory(0x10_0005_0000, 7)[5] == 0xFFFF_FFFF
     assert pm4.store_clock(0x10_0005_0008) == [0x703E8003, 0x980 | 2 << 18 | 1 << 30, 0x50008, 0x10]
-    assert pm4.event("CACHE_INVALIDATE") == [0x70460001, 0x31]
-    assert pm4.RELEASE_WORDS == 6
+
+
+def test_0x31_forgets_on_a6xx_and_writes_back_on_a7xx():
+    """qcom facts 2, events. On a7xx an event stores only with bit 27 set; source 0 is the 32 bits given."""
+    assert A6XX.events.forget() == [0x70460001, 0x31]
+    assert A7XX.events.forget() == [0x70460001, 0x33]
+    assert A6XX.events.flush_and_write(0x10_0005_0000, 1) == [0x70460004, 4, 0x50000, 0x10, 1]
+    assert A7XX.events.flush_and_write(0x10_0005_0000, 1) == [0x70460004, 0x31 | 1 << 27, 0x50000, 0x10, 1]
+
+
+@pytest.mark.parametrize("arch", [A6XX, A7XX], ids=lambda arch: arch.name)
+def test_a_release_waits_first_and_has_its_value_last(arch):
+    words = arch.events.release(0x10_0005_0000, 9)
+    assert words == [0x70268000, *arch.events.flush_and_write(0x10_0005_0000, 9)]
+    assert len(words) == RELEASE_WORDS == 6
+
+
+@pytest.mark.parametrize("name", ["HLSQ_CS_CNTL", "HLSQ_INVALIDATE_CMD", "HLSQ_CS_NDRANGE_0", "SP_CS_CNTL_1"])
+def test_what_a_generation_moved_has_no_place_without_its_table(name):
+    assert a6xx.REGISTERS[name] != a7xx.REGISTERS[name]
+    with pytest.raises(KeyError):
+        Register(name)
+
+
+def test_names_of_commands_mean_one_number():
+    both = a6xx.OPCODES.keys() & a7xx.OPCODES.keys()
+    assert len(both) > 60
+    assert [name for name in both if a6xx.OPCODES[name] != a7xx.OPCODES[name]] == []

@@ -77,11 +77,11 @@ def test_there_is_one_adreno(adreno, monkeypatch):
     hcqrt.open_device("QCOM", adreno).close()
 
 
-@pytest.mark.parametrize("chip_id", [0x43030B00, 0x44050000, 0x07030001, 0x43050A01])
+@pytest.mark.parametrize("chip_id", [0x43030B00, 0x43050C01, 0x44050000, 0xE0010203, 0x07030002])
 def test_24_an_unsupported_chip_is_refused_before_a_context_is_made(adreno_machine, chip_id):
-    """Field report 24: newer generations need other packets."""
+    """Field report 24: newer generations need other packets, and their ids do not decode as major.minor."""
     system = adreno_machine(chip_id=chip_id)
-    with pytest.raises(HCQError, match=rf"{chip_id:#010x}.*a630.*a640.*a650.*a660.*a690"):
+    with pytest.raises(HCQError, match=rf"{chip_id:#010x}.*a630.*a640.*a650.*a660.*a690.*a730.*a740.*a750"):
         hcqrt.open_device("QCOM", system)
     assert not entries(system, "DRAWCTXT_CREATE") and system.live_objects() == []
     [info] = hcqrt.devices(system)

@@ -366,8 +366,24 @@ def test_24_a_sibling_warns_and_has_its_familys_values():
 
 
 @pytest.mark.parametrize(
-    "chip_id", [0x43030B00, 0x44000001, 0x07030001, 0x43050A01, 0x43051401, 0x05030002, 0x06010000, 0, 0xFFFFFFFF]
+    ("chip_id", "name"),
+    [(0x07030001, "a730"), (0x43050A01, "a740"), (0x43051401, "a750")],
+    ids=lambda value: str(value),
 )
+def test_24_a_chip_of_an_experimental_generation_warns_so(chip_id, name):
+    with pytest.warns(RuntimeWarning, match=rf"{name} \(chip id {chip_id:#010x}\).*a7xx is experimental") as caught:
+        assert chip_for(chip_id).name == name
+    assert len(caught) == 1
+
+
+# 0x07030002 and 0x43050A00 differ from a730 and a740 in the patch level alone and are other parts; 0x43050C01 is X1-85
+@pytest.mark.parametrize(
+    "chip_id",
+    [0x43030B00, 0x43050C01, 0x07030002, 0x43050A00, 0x43050B00, 0x44000001, 0x44050A01, 0xE0010203, 0x07030000,
+     0x05030002, 0x06010000, 0, 0xFFFFFFFF],
+)  # fmt: skip
 def test_24_every_other_chip_is_an_error_with_its_id_and_the_list(chip_id):
-    with pytest.raises(DeviceNotFound, match=rf"{chip_id:#010x}.*a630, a640, a650, a660, a690"):
+    with pytest.raises(
+        DeviceNotFound, match=rf"{chip_id:#010x}.*a630, a640, a650, a660, a690, a730 \(experimental\), a740"
+    ):
         chip_for(chip_id)

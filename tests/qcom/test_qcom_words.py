@@ -32,9 +32,9 @@ OPENCL = replace(
 )  # fmt: skip
 
 
-def queue():
+def queue(chip=A630):
     """A queue of a device that is only what the words need."""
-    dev = SimpleNamespace(flush_va=0x10_0007_0000, low_word=lambda signal, value: value, lock=None)
+    dev = SimpleNamespace(chip=chip, flush_va=0x10_0007_0000, low_word=lambda signal, value: value, lock=None)
     return QCOMComputeQueue(dev)
 
 
@@ -55,7 +55,7 @@ def streams():
         "setup": queue().setup().words,
         "wait_signal": queue().wait(SIGNAL, 7).signal(SIGNAL, 8).timestamp(SIGNAL).words,
         "barrier": queue().memory_barrier().words,
-        "progress": pm4.release(SIGNAL.value_va, 9),
+        "progress": A630.arch.events.release(SIGNAL.value_va, 9),
     }
     for name, chip, shader in (("ir3_a630", A630, SHADER), ("ir3_a690", A690, SHADER), ("opencl_a630", A630, OPENCL)):
         shape = Shape((5, 3, 2), (16, 4, 1), shader.shared_bytes)
@@ -123,7 +123,7 @@ def test_what_was_encoded_is_decoded_by_name():
     assert packets["SP_CS_PVT_MEM_SIZE"].fields == {"TOTALPVTMEMSIZE": 1 << 20, "PERWAVEMEMLAYOUT": 1}
     assert packets["SP_CS_PVT_MEM_HW_STACK_OFFSET"].fields == {"OFFSET": 1 << 20}
     assert packets["SP_CS_OBJ_START_HI"].value == 0x10
-    event = decode(pm4.event("CACHE_INVALIDATE"))[0]
+    event = decode(A630.arch.events.forget())[0]
     assert event.items[0].fields == {"EVENT": "CACHE_INVALIDATE"}
 
 

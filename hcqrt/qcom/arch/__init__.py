@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hcqrt.bits import align_up
 from hcqrt.errors import NO_HARDWARE, DeviceNotFound
+
+if TYPE_CHECKING:
+    from hcqrt.qcom.dispatch import Shape
+    from hcqrt.qcom.events import CacheEvents
+    from hcqrt.qcom.pm4 import Register
+    from hcqrt.qcom.shader import Shader
 
 PRIVATE_UNIT = 512  # SP_CS_PVT_MEM_PARAM counts private memory of a fibre in these
 PRIVATE_SP_ALIGN = 4096  # SP_CS_PVT_MEM_SIZE counts that of a shader processor in these
@@ -29,6 +37,18 @@ class Arch:
     samplers_max: int
     images_max: int  # writable ones
     image_axis_max: int  # texels
+    # commands
+    events: CacheEvents
+    invalidate: Register  # shader state to forget before a dispatch
+    constants: Register  # of a dispatch
+    sizes: Callable[[Chip, Shader, Shape], list[Any]]  # words: sizes of a launch, registers that get its numbers
+    begin: tuple[int, ...] = ()  # words in front of a context's first commands, and of each dispatch
+    fixed: tuple[int, ...] = ()  # words of each dispatch, of what else its registers must say
+    preloads_code: bool = True
+    # code
+    opencl_binaries: bool = True  # whether the vendor's files are known
+    locks_at_end: bool = False  # compute shaders take and leave a lock before they end
+    experimental: bool = False  # written from descriptions, never run on hardware
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,10 @@ class PrivateLayout:
 
 @dataclass(frozen=True)
 class Chip:
-    """A chip of a generation. `id_prefix` is what its ids share: core << 16 | major << 8 | minor."""
+    """A chip of a generation. `id_prefix` is what its ids share: core << 16 | major << 8 | minor.
+
+    Where other patch levels are other chips, `patch` is the last byte of the one id that it has.
+    """
 
     name: str
     id_prefix: int
@@ -55,6 +78,10 @@ class Chip:
     reg_vec4: int  # register file of a fibre slot
     tpl1_dbg_eco_cntl: int  # what the texture unit's TPL1_DBG_ECO_CNTL must hold
     known: bool = True  # False: a sibling with the family's values, never tried
+    patch: int | None = None
+
+    def has_id(self, chip_id: int) -> bool:
+        return chip_id >> 8 == self.id_prefix and self.patch in (None, chip_id & 0xFF)
 
     def private_layout(self, bytes_per_fibre: int) -> PrivateLayout:
         """How much private memory a kernel takes whose fibres use that many bytes. Source: qcom facts 3, item 9."""
@@ -73,21 +100,25 @@ class Chip:
 
 
 def chip_for(chip_id: int) -> Chip:
-    """The chip with this KGSL chip id. Warns of an untried sibling; raises DeviceNotFound for every other id."""
-    from hcqrt.qcom.arch.a6xx import CHIPS
+    """The chip with this KGSL chip id. Warns of an untried one; raises DeviceNotFound for every other id."""
+    from hcqrt.qcom.arch import a6xx, a7xx
 
-    for chip in CHIPS:
-        if chip_id >> 8 == chip.id_prefix:
-            if not chip.known:
-                warnings.warn(
-                    f"Adreno {chip.name} (chip id {chip_id:#010x}) was never tried with hcqrt; it is driven like the "
-                    "rest of its family. Check its results before you rely on them",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            return chip
-    names = ", ".join(chip.name for chip in CHIPS if chip.known)
-    what = "a7xx or later, whose packets differ, is" if chip_id >> 16 >= 0x0703 else "this Adreno is"
-    raise DeviceNotFound(
-        f"chip id {chip_id:#010x}: {what} not supported; supported are {names}. Use another GPU, {NO_HARDWARE}"
-    )
+    chips = (*a6xx.CHIPS, *a7xx.CHIPS)
+    chip = next((chip for chip in chips if chip.has_id(chip_id)), None)
+    if chip is None:
+        names = ", ".join(chip.name + " (experimental)" * chip.arch.experimental for chip in chips if chip.known)
+        what = "this Adreno 7xx or later is" if chip_id >> 16 >= 0x0703 else "this Adreno is"
+        raise DeviceNotFound(
+            f"chip id {chip_id:#010x}: {what} not supported; supported are {names}. Use another GPU, {NO_HARDWARE}"
+        )
+    if chip.arch.experimental or not chip.known:
+        text = "it is driven like the rest of its family"
+        if chip.arch.experimental:
+            text = f"support of {chip.arch.name} is experimental, written from register descriptions alone"
+        warnings.warn(
+            f"Adreno {chip.name} (chip id {chip_id:#010x}) was never tried with hcqrt; {text}. "
+            "Check its results before you rely on them",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return chip

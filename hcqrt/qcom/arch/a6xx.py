@@ -5,9 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from hcqrt.autogen.qcom import a6xx
 from hcqrt.qcom.arch import Arch, Chip
+from hcqrt.qcom.dispatch import Shape, group_counts, ndrange, register_ids, shared_and_constants, thread_size
+from hcqrt.qcom.events import CacheEvents
+from hcqrt.qcom.pm4 import Register, write
+from hcqrt.qcom.shader import Shader
 
 KIB, MIB = 1 << 10, 1 << 20
+NDRANGE = tuple(Register(f"HLSQ_CS_NDRANGE_{index}", a6xx.REGISTERS) for index in range(7))
+GROUPS = tuple(Register(f"HLSQ_CS_KERNEL_GROUP_{axis}", a6xx.REGISTERS) for axis in "XYZ")
+IDS = Register("HLSQ_CS_CNTL_0", a6xx.REGISTERS), Register("HLSQ_CS_CNTL_1", a6xx.REGISTERS)
+# of the second pipe, where a chip has one: copies of the two, and of SP_CS_CTRL_REG1
+SECOND_IDS = Register("SP_CS_CNTL_0", a6xx.REGISTERS), Register("SP_CS_CNTL_1", a6xx.REGISTERS)
+SECOND_SIZES = Register("HLSQ_CS_CTRL_REG1", a6xx.REGISTERS)
+
+
+def sizes(chip: Chip, shader: Shader, shape: Shape) -> list[Any]:
+    words = write(*ndrange(NDRANGE[0], NDRANGE[1:], shape), *numbers(IDS, shader), *group_counts(GROUPS, shader, shape))
+    if chip.lpac:
+        words += write(*numbers(SECOND_IDS, shader)) + write(shared_and_constants(SECOND_SIZES, shader, shape))
+    return words
+
+
+def numbers(pair: tuple[Register, Register], shader: Shader) -> list[Any]:
+    linear = pair[1](LINEARLOCALIDREGID=shader.linear_id, THREADSIZE=thread_size(shader))
+    return [register_ids(pair[0], shader), linear]
+
 
 A6XX = Arch(
     name="a6xx",
@@ -23,6 +47,12 @@ A6XX = Arch(
     samplers_max=31,  # SP_CS_CONFIG.NSAMP, 5 bits
     images_max=127,  # SP_CS_CONFIG.NIBO, 7 bits
     image_axis_max=16384,
+    events=CacheEvents(
+        "CP_EVENT_WRITE", flush=a6xx.EVENTS["CACHE_FLUSH_TS"], invalidate=a6xx.EVENTS["CACHE_INVALIDATE"]
+    ),
+    invalidate=Register("HLSQ_INVALIDATE_CMD", a6xx.REGISTERS),
+    constants=Register("HLSQ_CS_CNTL", a6xx.REGISTERS),
+    sizes=sizes,
 )
 
 A630 = Chip("a630", 0x060300, A6XX, 2, 2048, 64, False, 1 * MIB, 96, 0x0010_8000)
