@@ -123,7 +123,7 @@ class ClReader:
         full, half = word(self.data, start + FULL_REGS), word(self.data, start + HALF_REGS)
         if max(full, half) > REGS_MAX:
             raise BinaryError(f"damaged OpenCL binary: {full} full and {half} half registers, there can be {REGS_MAX}")
-        return full, half
+        return max(full, 1), half  # r0, where the local id comes, also where the code has no use for it
 
     def constants(self) -> list[tuple[int, bytes]]:
         """The compiler's constants, which fill the room up to the code: byte offset in the constant file, value."""

@@ -140,6 +140,11 @@ class QCOMDevice(HCQDevice):
 
     def low_word(self, signal: HCQSignal, value: Sint) -> Any:
         """What the GPU stores and compares of a signal's value: the low half of the timeline, others whole."""
+        if signal.owner is not self:  # at its address lies something of ours
+            owner = getattr(signal.owner, "name", "unknown")
+            raise HCQError(
+                f"{signal!r} belongs to another device ({owner}), which {self.name} cannot reach; use its wait()"
+            )
         known: Any = value
         return known & U32_MAX if signal.bits == 64 else known
 
@@ -156,8 +161,8 @@ class QCOMDevice(HCQDevice):
 
         It says nothing of success: look at `synchronize()` for that.
         """
-        self.check_usable()
         with self.lock:
+            self.check_usable()
             return self.kgsl.timestamp_event(self.channel.context, self.channel.last_timestamp)
 
     # queues and programs
@@ -169,8 +174,8 @@ class QCOMDevice(HCQDevice):
         """There is none: the host copies."""
 
     def program(self, binary: bytes, name: str | None = None) -> HCQProgram:
-        self.check_usable()
         with self.lock:
+            self.check_usable()
             return QCOMProgram(self, binary, name)
 
     def load_code(self, data: bytes) -> KgslAllocation:
@@ -207,12 +212,12 @@ class QCOMDevice(HCQDevice):
         """As the base class. With `image` = (width, height, format) a 2D image; `nbytes` is 0 or its texels' bytes."""
         if image is None:
             return super().alloc(nbytes, host=host, cpu_access=cpu_access, uncached=uncached)
-        self.check_usable()
         layout = layout_for(image)
         tight = layout.row_bytes * layout.height
         if operator.index(nbytes) not in (0, tight):
             raise ValueError(f"{nbytes} bytes asked for an image {image}, whose texels have {tight}")
         with self.lock:
+            self.check_usable()
             memory = self.take_memory(layout.nbytes, (host, cpu_access, uncached))
             return HCQBuffer(memory.va, tight, self, memory, image=layout)
 
@@ -228,8 +233,8 @@ class QCOMDevice(HCQDevice):
         line must not be written while the GPU works, or what a kernel wrote to that line of `data` may be lost.
         The GPU cannot write to read-only objects: that is a fault.
         """
-        self.check_usable()
         with self.lock:
+            self.check_usable()
             return self._adopt(HostImport(self.kgsl, byte_view(data)))
 
     def import_dmabuf(self, fd: int, nbytes: int, *, cpu_access: bool = False) -> HCQBuffer:
@@ -237,8 +242,8 @@ class QCOMDevice(HCQDevice):
 
         Host caches are maintained as for `import_host`. `cpu_access` maps it for the host at once.
         """
-        self.check_usable()
         with self.lock:
+            self.check_usable()
             return self._adopt(import_dmabuf(self.kgsl, fd, operator.index(nbytes), mapped=cpu_access))
 
     def _adopt(self, item: Import) -> HCQBuffer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -109,12 +110,13 @@ def layout_for(image: tuple[int, int, str]) -> ImageLayout:
         width, height, name = image
     except (TypeError, ValueError):
         raise ValueError(f"image {image!r}: give (width, height, format)") from None
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise ValueError(f"image format {name!r} is not supported; supported are {', '.join(FORMATS)}")
     components, texel_bytes = FORMATS[name]
     for what, size in (("width", width), ("height", height)):
-        if not isinstance(size, int) or not 1 <= size <= A6XX.image_axis_max:
+        if not hasattr(size, "__index__") or not 1 <= size <= A6XX.image_axis_max:
             raise ValueError(f"image {what} {size!r}, allowed are 1 to {A6XX.image_axis_max}")
+    width, height = operator.index(width), operator.index(height)
     pitch = align_up(width * texel_bytes, 1 << PITCH_UNIT_BITS + pitch_align_of(texel_bytes))
     return ImageLayout(width, height, name, components, texel_bytes, pitch)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ABSENT = 0xFC  # register number r63.x: the shader does not want this value
+SHARED_REGS, SHARED_REGS_END = 0xC0, 0xE0  # r48.x to r55.w, one for all fibres; group numbers come in these
 CODE_UNIT = 128  # bytes: INSTRLEN and the preload of code count groups of 16 instructions
 VEC4 = 16  # bytes of one vector of the constant file
 

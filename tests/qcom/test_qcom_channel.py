@@ -213,6 +213,16 @@ def test_a_queue_of_another_device_is_refused(qcom, machine):
         qcom.compute_queue().q(*nop(1)).submit(other)
 
 
+@pytest.mark.parametrize("name", ["signal", "wait"])
+def test_a_signal_of_another_device_is_refused(qcom, machine, name):
+    """Its address is one of ours too, and some other signal's."""
+    with hcqrt.open_device("QCOM", machine((), qcom="a630")) as other:
+        foreign, own = other.new_signal(), qcom.new_signal()
+        assert foreign.value_va == own.value_va
+        with pytest.raises(HCQError, match=r"another device \(QCOM:0\), which QCOM:0 cannot reach"):
+            getattr(qcom.compute_queue(), name)(foreign, 1)
+
+
 @pytest.mark.parametrize("spins", [10, 1_000_000])
 def test_9_ctrl_c_ends_a_wait(qcom, monkeypatch, spins):
     """Field report 9: Ctrl-C interrupts a wait, also one that sleeps in the driver."""

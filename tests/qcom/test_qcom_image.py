@@ -41,6 +41,17 @@ def test_the_formats_are_those_of_the_facts():
         assert words(storage(layout, VA))[0] >> 22 & 0xFF == number
 
 
+def test_sizes_may_be_numpy_integers_and_nothing_but_integers():
+    numpy = pytest.importorskip("numpy")
+    assert layout_for((numpy.int64(5), numpy.uint16(300), F16)) == layout_for((5, 300, F16))
+    assert type(layout_for((numpy.int64(5), 1, F16)).pitch) is int
+    for image in ((1.5, 1, F16), ("4", 1, F16), (1, None, F16)):
+        with pytest.raises(ValueError, match="allowed are 1 to 16384"):
+            layout_for(image)
+    with pytest.raises(ValueError, match=r"format \[\] is not supported"):
+        layout_for((1, 1, []))
+
+
 @pytest.mark.parametrize("name", sorted(NUMBERS))
 @pytest.mark.parametrize("width", [1, 3, 63, 64, 65, 257, 16384])
 def test_pitch_obeys_both_rules(name, width):
