@@ -15,19 +15,24 @@ def check_not_confidential(rm: RmClient, arch: Arch) -> None:
     if not arch.confidential:
         return
     try:
-        handle = rm.alloc("NV_CONFIDENTIAL_COMPUTE", rm.root)
+        feature = confidential_feature(rm)
     except IoctlError:
         return  # a sandbox that does not pass it on
     except RMError as error:
         if error.status in ABSENT:
             return
         raise
+    if feature == consts.NV_CONF_COMPUTE_SYSTEM_FEATURE_HCC_ENABLED:
+        raise DriverError(
+            f"the driver runs its GPUs in confidential computing mode (ccFeature {feature}): their memory cannot be "
+            f"mapped, which hcqrt needs; {rm.abi.text}; switch the mode off with nvidia-smi conf-compute"
+        )
+
+
+def confidential_feature(rm: RmClient) -> int:
+    """One of NV_CONF_COMPUTE_SYSTEM_FEATURE_*."""
+    handle = rm.alloc("NV_CONFIDENTIAL_COMPUTE", rm.root)
     try:
-        feature = rm.control(handle, "NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES").ccFeature
-        if feature == consts.NV_CONF_COMPUTE_SYSTEM_FEATURE_HCC_ENABLED:
-            raise DriverError(
-                f"the driver runs its GPUs in confidential computing mode (ccFeature {feature}): their memory cannot "
-                f"be mapped, which hcqrt needs; {rm.abi.text}; switch the mode off with nvidia-smi conf-compute"
-            )
+        return int(rm.control(handle, "NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES").ccFeature)
     finally:
         rm.free(handle, rm.root)

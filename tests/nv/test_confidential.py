@@ -67,9 +67,10 @@ def test_a_driver_that_does_not_know_of_it(machine, status):
         assert dev.arch == "sm_90"
 
 
-def test_a_sandbox_that_does_not_pass_it_on(machine):
+@pytest.mark.parametrize("call", sorted(CALLS))
+def test_a_sandbox_that_does_not_pass_it_on(machine, call):
     system = machine(("sm_90",))
-    system.inject("ioctl", match="NV_CONFIDENTIAL_COMPUTE", errno=errno.EINVAL)
+    system.inject("ioctl", match=call, errno=errno.EINVAL)
     with hcqrt.open_device("NV:0", system) as dev:
         assert dev.arch == "sm_90"
 
@@ -79,3 +80,22 @@ def test_another_failure_is_one(machine):
     system.inject("ioctl", match="NV_CONFIDENTIAL_COMPUTE", status=0x62)
     with pytest.raises(DriverError, match=r"NV_CONFIDENTIAL_COMPUTE .*NV_ERR_RESET_REQUIRED \(0x62\)"):
         hcqrt.open_device("NV:0", system)
+
+
+@pytest.mark.parametrize("failure", [dict(errno=errno.EINVAL), dict(status=0x1F)])
+def test_each_of_its_calls_may_fail_and_nothing_is_left(machine, failure):
+    system = machine(("sm_90",))
+    with hcqrt.open_device("NV:0", system):
+        names = [entry[3] or entry[2] for entry in system.ioctl_log]
+    first = names.index("NV_CONFIDENTIAL_COMPUTE")
+    for nth in range(first, first + 3):  # allocate, ask, free
+        system.inject("ioctl", nth=nth + 1, **failure)
+        try:
+            hcqrt.open_device("NV:0", system).close()
+        except DriverError as error:
+            text = str(error)
+        else:
+            text = ""
+        system.rules.drop("ioctl")
+        assert system.live_objects() == [], names[nth]
+        assert (text == "") == ("errno" in failure), (names[nth], text)  # a sandbox refuses by errno
