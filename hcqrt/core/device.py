@@ -136,8 +136,8 @@ class HCQDevice(ABC):
             raise
 
     def new_signal(self, value: int = 0) -> HCQSignal:
-        self.check_usable()
         with self.lock:
+            self.check_usable()
             return self._signals.new(self, value)
 
     def synchronize(self, timeout_ms: int | None = None) -> None:
@@ -181,13 +181,13 @@ class HCQDevice(ABC):
 
         Contents are undefined. Raises OutOfMemory with what is in use, cached and there in all.
         """
-        self.check_usable()
         if image is not None:
             raise ValueError(f"{self.name} has no images")
         nbytes = operator.index(nbytes)
         if nbytes <= 0:
             raise ValueError(f"a buffer needs at least 1 byte, got {nbytes}")
         with self.lock:
+            self.check_usable()
             memory = self.take_memory(nbytes, (host, cpu_access, uncached))
             return HCQBuffer(memory.va, nbytes, self, memory)
 

@@ -68,6 +68,8 @@ class PackedLaunch(ABC):
     def __call__(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any]) -> None:
         dev = self._dev
         with dev.lock:
+            if dev.broken is not None:  # asked with the lock: the device may be closed by another thread
+                dev.check_usable()
             try:
                 places = self._places(bufs)
             except AttributeError:  # something that is no buffer

@@ -214,8 +214,8 @@ class HWQueue:
     def bind(self, dev: HCQDevice) -> Self:
         """Move the words to device-visible memory of the queue's own."""
         self._unbound()
-        self._check_device(dev)
         with dev.lock:
+            self._check_device(dev)
             known = [0 if is_symbolic(word) else word for word in self.words]
             try:
                 bound = self._channel(dev).bind_words(known)
@@ -238,10 +238,10 @@ class HWQueue:
             KeyError: a variable without a value. ValueError: a value out of its bounds or too wide for its place.
             DeviceFault: the device has faulted. Nothing was submitted in any of these cases.
         """
-        if dev is not self.dev or dev.broken is not None or self._closed:
-            self._check_device(dev)
-        channel = self._channel(dev)
         with dev.lock:
+            if dev is not self.dev or dev.broken is not None or self._closed:
+                self._check_device(dev)
+            channel = self._channel(dev)
             before = channel.submitted
             try:
                 if self._bound is None:

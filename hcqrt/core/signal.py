@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections.abc import Callable
@@ -91,12 +92,14 @@ class HCQSignal:
             SignalTimeout: no progress for `timeout_ms` (default HCQRT_WAIT_TIMEOUT_MS).
             DeviceFault: the device faulted meanwhile.
         """
-        mv, index = self._mv, self._index
-        last = mv[index]
+        index = self._index
+        last = self._mv[index]  # asked anew every time: a close() in another thread takes the memory away
+        if type(value) is not int:
+            value = operator.index(value)  # a NumPy integer would overflow in what follows
+        if self.bits < 64 and value >> self.bits:
+            raise ValueError(f"{value} is no unsigned {self.bits}-bit value for {self!r}")
         if (last - value) & MASK64 < HALF64:
             return
-        if value >> self.bits and self.bits < 64:
-            raise ValueError(f"{value} is no unsigned {self.bits}-bit value for {self!r}")
         system, owner = self.owner.system, self.owner
         limit_ms = owner.wait_timeout_ms if timeout_ms is None else timeout_ms
         start = progress_at = system.clock_ns()
@@ -104,7 +107,7 @@ class HCQSignal:
         while True:
             system.back_off(spins)
             spins += 1
-            now = mv[index]
+            now = self._mv[index]
             if (now - value) & MASK64 < HALF64:
                 return
             if spins % SPINS_BETWEEN_CHECKS == 0 or spins > SPINS_BEFORE_DRIVER:

@@ -131,6 +131,33 @@ def test_slots_never_overlap_and_closed_ones_come_back():
         signals[0].wait(0)
 
 
+def test_a_wait_ends_when_its_memory_goes_away():
+    """A device that another thread closes unmaps what the wait looks at."""
+    owner = Owner()
+    signal = owner.pool.new(owner)
+    owner.system.happens = lambda step: owner.pool.close() if step == 3 else None
+    with pytest.raises(HCQError, match="was closed, or its device"):
+        signal.wait(1)
+    assert owner.system.steps == 3
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint32", "int64", "uint64"])
+def test_a_wait_takes_numpy_integers(kind):
+    number = pytest.importorskip("numpy").dtype(kind).type(7)
+    owner = Owner()
+    owner.pool.new(owner, 8).wait(number)
+    with pytest.raises(SignalTimeout, match="for 7"):
+        owner.pool.new(owner, 6).wait(number)
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 32, 1 << 63, (1 << 64) - 1])
+def test_a_32_bit_signal_is_never_waited_for_beyond_its_bits(value):
+    owner = Owner()
+    pool = SignalPool(owner.page, lambda ticks: Decimal(ticks), 32)
+    with pytest.raises(ValueError, match="no unsigned 32-bit value"):
+        pool.new(owner, 5).wait(value)
+
+
 def test_a_timestamp_is_microseconds():
     owner = Owner()
     signal = owner.pool.new(owner)
