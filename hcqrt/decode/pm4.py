@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hcqrt.autogen.qcom import a6xx
+from hcqrt.autogen.qcom import a6xx, a7xx
 
-OPCODE_NAMES = {number: name for name, number in a6xx.OPCODES.items()}
-EVENT_NAMES = {number: name for name, number in a6xx.EVENTS.items()}
 LAYOUTS = {"CP_LOAD_STATE6_FRAG": "CP_LOAD_STATE6", "CP_LOAD_STATE6_GEOM": "CP_LOAD_STATE6"}  # one layout, many names
 LAST_DWORD_REPEATS = {"CP_MEM_WRITE": "DATA", "CP_NOP": "DATA"}
+GENERATIONS = {"a6xx": a6xx, "a7xx": a7xx}
+Fields = Mapping[str, tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -71,94 +72,96 @@ def walk(words: Iterable[int]) -> Iterator[tuple[int, int | None, int | None, li
         at += 1 + count
 
 
-def decode(words: Iterable[int]) -> list[Packet]:
+def decode(words: Iterable[int], generation: str = "a6xx") -> list[Packet]:
     """Every packet with its fields that are not zero. What the tables do not know is called `unknown`."""
-    found = []
+    found, names = [], _names(generation)
     for at, register, opcode, payload in walk(words):
         if register is not None:
-            found.append(Packet(at, register, None, "write", tuple(written(register, payload))))
+            found.append(Packet(at, register, None, "write", tuple(names.written(register, payload))))
         elif opcode is not None:
-            name = OPCODE_NAMES.get(opcode, f"unknown {opcode:#x}")
-            found.append(Packet(at, None, opcode, name, tuple(carried(name, payload))))
+            name = names.opcodes.get(opcode, f"unknown {opcode:#x}")
+            found.append(Packet(at, None, opcode, name, tuple(names.carried(name, payload))))
     return found
 
 
-def written(register: int, payload: Sequence[int]) -> Iterator[Item]:
-    """The registers that a write sets, one item for each word."""
-    for index, value in enumerate(payload):
-        name, fields, half = register_at(register + index)
-        if half or (fields and next(iter(fields.values()))[0] > 31):  # a half of a 64-bit register
-            yield Item(f"{name}_{'HI' if half else 'LO'}", value, {})
-        else:
-            yield Item(name, value, named(value, fields, a6xx.TYPES.get(name, {})))
+def to_text(words: Iterable[int], generation: str = "a6xx") -> str:
+    """One line per register and per payload word, commands on a line of their own."""
+    return "".join(f"{packet}\n" for packet in decode(words, generation))
 
 
-def register_at(offset: int) -> tuple[str, Mapping[str, tuple[int, int, int]], int]:
-    """(name, fields, which word of it) of the register at `offset`."""
-    index = bisect.bisect_right(_OFFSETS, offset) - 1
-    if index >= 0:
-        start, words, name, fields = _PLACES[index]
-        if offset < start + words:
-            return name, fields, offset - start
-    return "unknown", {}, 0
+class Names:
+    """The tables of one generation, by number."""
+
+    def __init__(self, tables: Any) -> None:
+        self.tables = tables
+        self.opcodes = {number: name for name, number in tables.OPCODES.items()}
+        self.events = {number: name for name, number in tables.EVENTS.items()}
+        places = []  # (offset, words, name, fields) of every register and array element
+        for name, (offset, fields) in tables.REGISTERS.items():
+            places.append((offset, word_count(fields), name, fields))
+        for name, (offset, stride, count, fields) in tables.ARRAYS.items():
+            nwords = min(stride, word_count(fields))
+            places += [(offset + stride * n, nwords, f"{name}[{n}]", fields) for n in range(count)]
+        self._places: list[tuple[int, int, str, Fields]] = sorted(places, key=lambda place: place[0])
+        self._offsets = [place[0] for place in self._places]
+
+    def written(self, register: int, payload: Sequence[int]) -> Iterator[Item]:
+        """The registers that a write sets, one item for each word."""
+        for index, value in enumerate(payload):
+            name, fields, half = self.register_at(register + index)
+            if half or (fields and next(iter(fields.values()))[0] > 31):  # a half of a 64-bit register
+                yield Item(f"{name}_{'HI' if half else 'LO'}", value, {})
+            else:
+                yield Item(name, value, self.named(value, fields, self.tables.TYPES.get(name, {})))
+
+    def register_at(self, offset: int) -> tuple[str, Fields, int]:
+        """(name, fields, which word of it) of the register at `offset`."""
+        index = bisect.bisect_right(self._offsets, offset) - 1
+        if index >= 0:
+            start, nwords, name, fields = self._places[index]
+            if offset < start + nwords:
+                return name, fields, offset - start
+        return "unknown", {}, 0
+
+    def carried(self, packet: str, payload: Sequence[int]) -> Iterator[Item]:
+        """The payload of a command, one item for each word."""
+        layout = self.tables.PACKETS.get(LAYOUTS.get(packet, packet), {})
+        types = self.tables.WORD_TYPES.get(LAYOUTS.get(packet, packet), {})
+        when = self.tables.WHEN.get(packet, {})
+        modes: set[Any] = set()
+        for index, value in enumerate(payload):
+            fields = layout.get(index, {})
+            whole = self.named(value, fields, types.get(index, {}), zeros=True)
+            modes |= {mode for mode in whole.values() if isinstance(mode, str)}
+            counts = {
+                field: mode
+                for field, mode in whole.items()
+                if field and value >> fields[field][1] & (1 << fields[field][0] - fields[field][1] + 1) - 1
+                if not when.get(index, {}).get(field) or modes & set(when[index][field])
+            }
+            name = next(iter(fields)) if len(fields) == 1 and "" not in fields else LAST_DWORD_REPEATS.get(packet, "-")
+            yield Item(name, value, {} if name in fields else counts)
+
+    def named(self, word: int, fields: Fields, types: Mapping[str, str], *, zeros: bool = False) -> dict[str, Any]:
+        """Fields of a word as they were meant: shifts undone, enums by name. Those that are 0 only with `zeros`."""
+        shown: dict[str, Any] = {}
+        for field, (msb, lsb, shr) in fields.items():
+            number = (word >> lsb & (1 << msb - lsb + 1) - 1) << shr
+            if not number and not zeros:
+                continue
+            kind = types.get(field, "")
+            if kind == "vgt_event_type":
+                shown[field] = self.events.get(number, number)
+                continue
+            names = {value: name for name, value in self.tables.ENUMS.get(kind, {}).items()}
+            shown[field] = names.get(number, number)
+        return shown
 
 
-def _places() -> list[tuple[int, int, str, Mapping[str, tuple[int, int, int]]]]:
-    """(offset, words, name, fields) of every register and array element, by offset."""
-    found: list[tuple[int, int, str, Mapping[str, tuple[int, int, int]]]] = []
-    for name, (offset, fields) in a6xx.REGISTERS.items():
-        found.append((offset, _words(fields), name, fields))
-    for name, (offset, stride, count, fields) in a6xx.ARRAYS.items():
-        found += [(offset + stride * n, min(stride, _words(fields)), f"{name}[{n}]", fields) for n in range(count)]
-    return sorted(found, key=lambda place: place[0])
-
-
-def _words(fields: Mapping[str, tuple[int, int, int]]) -> int:
+def word_count(fields: Fields) -> int:
     return 2 if any(msb > 31 for msb, _, _ in fields.values()) else 1
 
 
-_PLACES = _places()
-_OFFSETS = [place[0] for place in _PLACES]
-
-
-def carried(packet: str, payload: Sequence[int]) -> Iterator[Item]:
-    """The payload of a command, one item for each word."""
-    layout = a6xx.PACKETS.get(LAYOUTS.get(packet, packet), {})
-    types = a6xx.WORD_TYPES.get(LAYOUTS.get(packet, packet), {})
-    when = a6xx.WHEN.get(packet, {})
-    modes: set[Any] = set()
-    for index, value in enumerate(payload):
-        fields = layout.get(index, {})
-        whole = named(value, fields, types.get(index, {}), zeros=True)
-        modes |= {mode for mode in whole.values() if isinstance(mode, str)}
-        counts = {
-            field: mode
-            for field, mode in whole.items()
-            if field and value >> fields[field][1] & (1 << fields[field][0] - fields[field][1] + 1) - 1
-            if not when.get(index, {}).get(field) or modes & set(when[index][field])
-        }
-        name = next(iter(fields)) if len(fields) == 1 and "" not in fields else LAST_DWORD_REPEATS.get(packet, "-")
-        yield Item(name, value, {} if name in fields else counts)
-
-
-def named(
-    word: int, fields: Mapping[str, tuple[int, int, int]], types: Mapping[str, str], *, zeros: bool = False
-) -> dict[str, Any]:
-    """Fields of a word as they were meant: shifts undone, enums by name. Those that are 0 only with `zeros`."""
-    shown: dict[str, Any] = {}
-    for field, (msb, lsb, shr) in fields.items():
-        number = (word >> lsb & (1 << msb - lsb + 1) - 1) << shr
-        if not number and not zeros:
-            continue
-        kind = types.get(field, "")
-        if kind == "vgt_event_type":
-            shown[field] = EVENT_NAMES.get(number, number)
-            continue
-        names = {value: name for name, value in a6xx.ENUMS.get(kind, {}).items()}
-        shown[field] = names.get(number, number)
-    return shown
-
-
-def to_text(words: Iterable[int]) -> str:
-    """One line per register and per payload word, commands on a line of their own."""
-    return "".join(f"{packet}\n" for packet in decode(words))
+@functools.cache
+def _names(generation: str) -> Names:
+    return Names(GENERATIONS[generation])

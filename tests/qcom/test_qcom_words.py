@@ -15,6 +15,7 @@ from hcqrt.core.sints import Variable, compile_sints, evaluate
 from hcqrt.decode.pm4 import decode, to_text, walk
 from hcqrt.qcom import pm4
 from hcqrt.qcom.arch.a6xx import A630, A690
+from hcqrt.qcom.arch.a7xx import A730, A750
 from hcqrt.qcom.dispatch import Place, Shape, dispatch
 from hcqrt.qcom.queue import QCOMComputeQueue
 from hcqrt.qcom.shader import Shader
@@ -57,14 +58,30 @@ def streams():
         "barrier": queue().memory_barrier().words,
         "progress": A630.arch.events.release(SIGNAL.value_va, 9),
     }
-    for name, chip, shader in (("ir3_a630", A630, SHADER), ("ir3_a690", A690, SHADER), ("opencl_a630", A630, OPENCL)):
+    words |= {
+        "setup_a750": queue(A750).setup().words,
+        "wait_signal_a750": queue(A750).wait(SIGNAL, 7).signal(SIGNAL, 8).words,
+        "barrier_a750": queue(A750).memory_barrier().words,
+    }
+    kernels = [
+        ("ir3_a630", A630, SHADER),
+        ("ir3_a690", A690, SHADER),
+        ("opencl_a630", A630, OPENCL),
+        ("ir3_a730", A730, SHADER),
+        ("images_a750", A750, replace(SHADER, textures=(0, 1), samplers=2, images=1)),
+    ]
+    for name, chip, shader in kernels:
         shape = Shape((5, 3, 2), (16, 4, 1), shader.shared_bytes)
         words[name] = dispatch(chip, shader, shape, place(), chip.private_layout(shader.private_bytes))
     return words
 
 
+def generation(stream):
+    return "a7xx" if "_a7" in stream else "a6xx"
+
+
 def test_streams_equal_their_golden_text(update_golden):
-    text = "".join(f"== {name}\n{to_text(words)}" for name, words in streams().items())
+    text = "".join(f"== {name}\n{to_text(words, generation(name))}" for name, words in streams().items())
     if update_golden:
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
