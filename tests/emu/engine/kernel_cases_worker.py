@@ -2,7 +2,8 @@
 
 Each kernel that tinygrad's scheduler makes is compiled twice from one description: for PYTHON, which computes it op
 by op in Python numbers, and by Mesa (NAK for sm_86, ir3 for a630), whose machine code is only kept. So the expected
-values share no code with the emulator. Usage: kernel_cases_worker.py nak|ir3 OUT; OUT gets a pickled list of dicts.
+values share no code with the emulator. Usage: kernel_cases_worker.py nak|ir3 OUT [CHIP ...]; OUT gets a pickled list
+of dicts. The further CHIPs, of NAK's, take turns: each case also has the code for one of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tinygrad.dtype import DType, _to_np_dtype
 from tinygrad.engine import realize
 from tinygrad.helpers import Context, Target, is_image_shape
 from tinygrad.renderer.nir import IR3Renderer, NAKRenderer
+from tinygrad.runtime.support.compiler_mesa import NAKCompiler
 from tinygrad.uop.ops import Ops
 
 CASES: list[dict[str, Any]] = []
@@ -39,6 +41,8 @@ RENDERER = {
     "nak": lambda: NAKRenderer(Target(device="NV", renderer="NAK", arch="sm_86")),
     "ir3": lambda: IR3Renderer(Target(device="QCOM", renderer="IR3", arch="a630,IMAGE_PITCH_ALIGNMENT=64")),
 }[ISA]()
+
+OTHERS = [(chip, NAKCompiler(chip)) for chip in sys.argv[3:]]
 
 # ir3 has no f64; where a list below names it all the same, it is left out.
 FLOATS = (dtypes.float32, dtypes.float16, dtypes.float64)[: 3 if ISA == "nak" else 2]
@@ -63,6 +67,14 @@ def image_shape(param: Any) -> tuple[int, int] | None:
     return tuple(int(n) for n in param._shape[:2]) if is_image_shape(param._shape) else None
 
 
+def other_code(source: str) -> tuple[str, bytes] | None:
+    """The next chip in turn, and its code for a kernel that tinygrad shaped for the first one."""
+    if not OTHERS:
+        return None
+    chip, compiler = OTHERS[len(CASES) % len(OTHERS)]
+    return chip, compiler.compile(source)
+
+
 def add_case(sink: Any, before: dict[int, bytes], after: dict[int, bytes], vals: tuple[int, ...] = ()) -> None:
     if OPTS:
         sink = sink.replace(arg=replace(sink.arg, opts_to_apply=tuple(OPTS)))
@@ -73,6 +85,7 @@ def add_case(sink: Any, before: dict[int, bytes], after: dict[int, bytes], vals:
         {
             "label": f"{LABEL[0]}: {made.arg.function_name}",
             "blob": made.src[-1].arg,
+            "other": other_code(made.src[-2].arg),
             "grid": tuple(int(n) for n in grid),
             "block": tuple(int(n) for n in block),
             "vals": tuple(vals),
