@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from gpu_bench import CODE_VA, CONST_VA, DATA_VA, LOCAL_WINDOW, QMD_VA, SHARED_WINDOW, Bench
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from qmd_words import put, qmd
 from qmd_words_long import BITS, long_qmd
 
@@ -219,6 +221,27 @@ def test_blackwell_takes_version_4_1_and_no_older_one(number: int) -> None:
     for old in (long_qmd(4), qmd(), long_qmd(5, minor=1)):
         with pytest.raises(Refused, match=f"is not one of class {number:#x}"):
             decode_qmd(old, number, QMD_VA)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    raw=st.binary(min_size=384, max_size=384),
+    sparse=st.integers(0, 3),
+    version=st.sampled_from([(4, 0, 72), (4, 1, 72), (5, 0, 58), (5, 1, 58)]),
+    number=st.sampled_from([0xCBC0, 0xCDC0, 0xCEC0]),
+)
+def test_random_descriptors_are_refused_or_understood(
+    raw: bytes, sparse: int, version: tuple[int, int, int], number: int
+) -> None:
+    data = bytearray(byte if index % 4 < sparse else 0 for index, byte in enumerate(raw))
+    major, minor, at = version
+    data[at] = major << 4 | minor
+    try:
+        decoded = decode_qmd(bytes(data), number, QMD_VA)
+    except Refused as refusal:
+        assert refusal.code == 13 and "QMD" in refusal.detail
+    else:
+        assert decoded.version in ("V04_00", "V04_01", "V05_00")
 
 
 # What an enabled thing is needed for: nothing reads these in the descriptor below
