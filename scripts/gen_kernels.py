@@ -28,7 +28,7 @@ from hcqrt.isa.sass import Reg, assemble, decode  # noqa: E402
 
 T = TypeVar("T")
 KERNELS = ROOT / "hcqrt" / "kernels"
-ARCHES = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "a630")  # the others run one of these
+ARCHES = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "a630", "a730")  # the others run one of these
 NO_NAK = ("sm_90",)  # Mesa's NAK writes code of the older chips for it
 LAUNCH_SIZES = ("ntid.x", "ntid.y", "ntid.z", "nctaid.x", "nctaid.y", "nctaid.z")
 # Where the toolkit's ABI keeps launch dimensions and the stack top in bank 0 (nv-engine facts 7).
@@ -108,7 +108,7 @@ def assembled(arch: str) -> Iterator[tuple[Path, bytes]]:
         if path.suffix == ".sass" and nvidia:
             yield KERNELS / f"{path.stem}.{arch}.cubin", build(path, int(arch[3:]))
         elif path.suffix == ".ir3" and not nvidia:
-            yield KERNELS / f"{path.stem}.{arch}.ir3", ir3_kernel.build(path.read_text())
+            yield KERNELS / f"{path.stem}.{arch}.ir3", ir3_kernel.build(path.read_text(), int(arch[1]))
 
 
 def binaries(arches: Sequence[str]) -> Iterator[tuple[Path, bytes]]:

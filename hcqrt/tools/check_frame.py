@@ -14,7 +14,7 @@ from hcqrt.opening import open_device
 
 WAIT_MS = 60_000
 KERNEL_FILES = ("cubin", "nak", "ir3")
-SAME_CODE = {"a6": "a630"}  # chips of one Adreno generation run the same code
+SAME_CODE = {"a6": "a630", "a7": "a730"}  # chips of one Adreno generation run the same code
 Check = Callable[["Context"], "str | None"]
 
 

@@ -15,6 +15,11 @@ DRIVER_WORDS = {
     "groups.x": 0, "groups.y": 1, "groups.z": 2, "size.x": 8, "size.y": 9, "size.z": 10,
 }  # fmt: skip
 SHARED_FILE, VEC4 = 0xC0, 4  # r48.x and beyond belong to the wave
+# The hardware of later a6xx and of a7xx goes wrong without these behind the ends of predication. Source: Mesa's ir3
+BEHIND = {"predf": "(rpt4)nop", "prede": "(rpt6)nop"}
+# What Mesa's ir3 puts in front of the end of compute shaders of a7xx: (sy)(ss)(jp)lock, unlock. Source: ir3-cat7.xml
+LOCKS = (0xFBC2_1000_0000_0000, 0xE3CA_0000_0000_0000)
+END = 0x0300_0000_0000_0000
 SETTINGS = ("shared", "private", "branches")
 BINDINGS = {"image": "images", "texture": "textures"}
 
@@ -30,6 +35,7 @@ def parse(source: str) -> tuple[str, dict[str, int]]:
         directive = re.match(r"\.(\w+)\s+(.*)", line)
         if directive is None:
             lines.append(line)
+            lines += [BEHIND[word] for word in line.split()[:1] if word in BEHIND]
         elif directive[1] == "param":
             name, size = directive[2].split()
             names.append(name)
@@ -62,10 +68,14 @@ def footprint(instructions: list[Instruction], half: bool) -> int:
     return max((number // VEC4 for narrow, number in named if narrow == half and number < SHARED_FILE), default=-1)
 
 
-def build(source: str) -> bytes:
+def build(source: str, generation: int) -> bytes:
+    """The image for chips of a6xx (6) or a7xx (7): what the kernels use is encoded alike on both, save how they end."""
     text, said = parse(source)
     words = assemble(schedule(text, one))
     instructions = [decode(word) for word in words]
+    if generation == 7:
+        assert words.index(END) == len(words) - 1, "branches over the end would miss their targets"
+        words[-1:] = [*LOCKS, END]
     # the local and the group id take three registers, whether or not all are read
     full = max(footprint(instructions, half=False), 0)
     return write_ir3(
