@@ -11,7 +11,7 @@ import pytest
 from chip_kernels import Code, cubin_of, dump_bank0, dump_parameters, nothing, store_value, use_scratch, words
 
 import hcqrt
-from hcqrt.errors import BinaryError, LaunchError
+from hcqrt.errors import BinaryError, DeviceFault, LaunchError
 from hcqrt.nv.arch import CHIPS
 
 KIB = 1024
@@ -170,3 +170,11 @@ def test_field_report_21_scratch_fits_every_thread_of_the_chip(machine, chip, wa
         assert dev._local.nbytes >= (0x800 + 0x240) * 32 * warps * 2 * tpcs
         found = np.frombuffer(out.copyout(), np.uint32)
     assert (found == 2 * np.arange(blocks * threads, dtype=np.uint32)).all()
+
+
+def test_field_report_8_a_fault_names_address_and_kernel(dev, sm):
+    """Also on chips with more SMs than one call about errors reads."""
+    dev.program(store_value(sm))(vals=(0xDEAD_0000, 1))
+    for _ in range(2):
+        with pytest.raises(DeviceFault, match=r"0xdead0000.*last launch: k;"):
+            dev.synchronize()
