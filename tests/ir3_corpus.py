@@ -72,14 +72,14 @@ def _libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
     return mesa, c
 
 
-def mesa_texts(words: Sequence[int]) -> list[str]:
+def mesa_texts(words: Sequence[int], gpu_id: int = GPU_ID) -> list[str]:
     """What Mesa's disassembler prints for each word, its complaints included."""
     mesa, c = _libraries()
     code = struct.pack(f"<{len(words)}Q", *words)
     text, size = ctypes.c_void_p(), ctypes.c_size_t()
     stream = c.open_memstream(ctypes.byref(text), ctypes.byref(size))
     mark = BeforeEach(lambda data, number, word: c.fputs(NEXT, stream))
-    options = Options(gpu_id=GPU_ID, show_errors=True, pre_instr_cb=mark)
+    options = Options(gpu_id=gpu_id, show_errors=True, pre_instr_cb=mark)
     mesa.ir3_isa_disasm(code, len(code), stream, ctypes.byref(options))
     c.fclose(stream)
     assert text.value is not None

@@ -58,6 +58,8 @@ class Ir3Setup:
     samplers: tuple[SamplerShape | None, ...] = ()
     images: tuple[ImageShape | None, ...] = ()
     ubos: int = 0
+    generation: int = 6  # of the instructions: a6xx, a7xx
+    first_group: Dim3 = (0, 0, 0)  # number of the launch's first group: it may be a part of a larger grid
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hcqrt.emu.address_space import GpuAddressSpace
@@ -12,6 +14,7 @@ from hcqrt.emu.executor import default_budget
 from hcqrt.emu.memory import FETCH, WRITE, MmuFault
 from hcqrt.emu.qcom.banks import Descriptors, descriptor_banks
 from hcqrt.emu.qcom.config import CODE_UNIT, Config, read_config
+from hcqrt.emu.qcom.generation import Generation
 from hcqrt.emu.qcom.trouble import BAD_SHADER, HANG, PAGE_FAULT, Refused, ShaderPlace, WorkFault
 from hcqrt.emu.refusal import EmulatorRefusal
 
@@ -49,9 +52,12 @@ class Code:
 
 @dataclass(eq=False)
 class Dispatch:
-    """A shader that was started: everything it needs was read when it started. `keep` holds its banks."""
+    """A shader that was started: everything it needs was read when it started. `keep` holds its banks.
 
-    launch: Launch
+    Several launches where groups at the end of an axis are shorter than the others.
+    """
+
+    launches: Sequence[Launch]
     space: GpuAddressSpace
     number: int
     code_va: int
@@ -60,25 +66,28 @@ class Dispatch:
 
     def run(self, gpu: Gpu) -> None:
         """Execute it. Raises WorkFault, and Refused for what the executor will not start."""
-        launch = self.launch
         if gpu.takes_fault(f"shader at {self.code_va:#x}"):
             gpu.stats["launches"] += 1
-            place = ShaderPlace(self.code_va, launch.entry_va)
-            text = f"injected: fetch at {launch.entry_va:#x} by the shader at {self.code_va:#x}"
-            raise WorkFault(PAGE_FAULT, text, launch.entry_va, FETCH, "PTE", self.number, place)
-        try:
-            result = gpu.launch(launch)
-        except EmulatorRefusal as refusal:
-            raise Refused(str(refusal)) from None
-        gpu.stats["launches"] += 1
-        gpu.stats["instructions"] += result.instructions
-        if result.fault is not None:
-            raise self.trouble(result.fault, result.instructions)
+            entry_va = self.launches[0].entry_va
+            place = ShaderPlace(self.code_va, entry_va)
+            text = f"injected: fetch at {entry_va:#x} by the shader at {self.code_va:#x}"
+            raise WorkFault(PAGE_FAULT, text, entry_va, FETCH, "PTE", self.number, place)
+        for launch in self.launches:
+            try:
+                result = gpu.launch(launch)
+            except EmulatorRefusal as refusal:
+                raise Refused(str(refusal)) from None
+            gpu.stats["launches"] += launch is self.launches[0]
+            gpu.stats["instructions"] += result.instructions
+            if result.fault is not None:
+                raise self.trouble(launch, result.fault, result.instructions)
 
-    def trouble(self, fault: EngineFault, instructions: int) -> WorkFault:
+    def trouble(self, launch: Launch, fault: EngineFault, instructions: int) -> WorkFault:
         """The fault that the driver hears of."""
-        place = ShaderPlace(self.code_va, fault.pc, fault.block, fault.thread)
-        where = f"shader at {self.code_va:#x}, pc {fault.pc:#x}, group {fault.block}, fiber {fault.thread}"
+        first = launch.setup.first_group if launch.setup is not None else (0, 0, 0)
+        group = (first[0] + fault.block[0], first[1] + fault.block[1], first[2] + fault.block[2])
+        place = ShaderPlace(self.code_va, fault.pc, group, fault.thread)
+        where = f"shader at {self.code_va:#x}, pc {fault.pc:#x}, group {group}, fiber {fault.thread}"
         if fault.kind in PAGE_KINDS:
             reason = self.page_reason(fault)
             text = f"{fault.access} at {fault.address:#x}: MMU fault {reason}; {where}"
@@ -160,7 +169,7 @@ def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatc
     keep: list[object] = []
     found = descriptor_banks(cp, config)
     banks = {CONSTANT_BANK: bytes(state.constants[: 16 * config.const_vec4]), **found.banks}
-    launch = Launch(
+    whole = Launch(
         fetch=code.fetch,
         entry_va=config.entry_va,
         memory=space,
@@ -173,12 +182,33 @@ def make_dispatch(cp: CommandProcessor, groups: Dim3, config: Config) -> Dispatc
         budget=cp.gpu.budget or default_budget(groups, config.block),
         clock_ns=cp.gpu.clock_ns(),
         lanes=config.lanes,
-        setup=setup_of(config, found),
+        setup=setup_of(cp.generation, config, found),
     )
-    return Dispatch(launch, space, cp.launches, config.code_va, config.code_va + config.code_bytes, keep)
+    return Dispatch(
+        parts(whole, config.last), space, cp.launches, config.code_va, config.code_va + config.code_bytes, keep
+    )
 
 
-def setup_of(config: Config, found: Descriptors) -> Ir3Setup:
+def parts(whole: Launch, last: Dim3) -> list[Launch]:
+    """The launch with groups that are all alike, or for each combination of last and other groups one with those."""
+    setup = whole.setup
+    if last == whole.block or setup is None:
+        return [whole]
+    axes = []
+    for count, size, end in zip(whole.grid, whole.block, last, strict=True):
+        shorter = int(end != size)
+        cuts = ((0, count - shorter, size), (count - shorter, shorter, end))
+        axes.append([cut for cut in cuts if cut[1]])
+    return [
+        replace(
+            whole, grid=(x[1], y[1], z[1]), block=(x[2], y[2], z[2]),
+            setup=replace(setup, first_group=(x[0], y[0], z[0])),
+        )
+        for z, y, x in itertools.product(axes[2], axes[1], axes[0])
+    ]  # fmt: skip
+
+
+def setup_of(generation: Generation, config: Config, found: Descriptors) -> Ir3Setup:
     """What the code is lowered for."""
     return Ir3Setup(
         merged=config.merged,
@@ -195,6 +225,7 @@ def setup_of(config: Config, found: Descriptors) -> Ir3Setup:
         samplers=found.samplers,
         images=found.images,
         ubos=found.ubos,
+        generation=generation.isa,
     )
 
 

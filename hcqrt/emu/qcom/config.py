@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from hcqrt.emu.engine.launch import Dim3
 from hcqrt.emu.qcom.chips import EmuChip
-from hcqrt.emu.qcom.generation import NO_ID, TILE_WIDTH, Generation
+from hcqrt.emu.qcom.generation import TILE_WIDTH, Generation
+from hcqrt.emu.qcom.ids import check_last_group, last_group, system_registers
 from hcqrt.emu.qcom.private import private_memory
 from hcqrt.emu.qcom.reader import Reader
 from hcqrt.emu.qcom.registers import RegisterFile
 from hcqrt.emu.qcom.trouble import Refused
 
-FIRST_HIGH, LAST_HIGH_VEC3 = 0xC0, 0xDD  # r48.x to r55.y: a vec3 fits
 FULL_FILE_VEC4 = 48  # r0 to r47
 CODE_UNIT, CODE_ALIGNMENT, INSTRUCTION_BYTES = 128, 128, 8
 MAX_BRANCH_STACK = 32  # half of 64, the deepest nesting that counts
@@ -108,6 +108,8 @@ def make_config(reader: Reader) -> Config:
     last = last_group(reader, block)
     full, half = footprints(reader, block, lanes)
     private_bytes, private_va, per_sp_bytes = private_memory(reader)
+    ids = system_registers(reader, full)
+    check_last_group(reader, block, last, ids)
     config = reader.fields("SP_CS_CONFIG")
     reader.zero("SP_CS_CONFIG", "BINDLESS_TEX", "BINDLESS_SAMP", "BINDLESS_IBO", "BINDLESS_UBO")
     if not config["ENABLED"]:
@@ -129,7 +131,7 @@ def make_config(reader: Reader) -> Config:
         half_regs=half,
         block=block,
         last=last,
-        **system_registers(reader, full),
+        **ids,
         shared_bytes=(shared + 1) * KIB if shared else reader.chip.shared_bytes,
         private_bytes=private_bytes,
         private_va=private_va,
@@ -219,18 +221,6 @@ def check_tiles(reader: Reader, block: Dim3) -> None:
         return
 
 
-def last_group(reader: Reader, block: Dim3) -> Dim3:
-    """Local size of the last group of each axis."""
-    name = reader.generation.last_size
-    if not name:
-        return block
-    found = reader.fields(name)
-    last = found["LOCALSIZEX"] + 1, found["LOCALSIZEY"] + 1, found["LOCALSIZEZ"] + 1
-    if any(part > whole for part, whole in zip(last, block, strict=True)):
-        raise reader.refuse(name, f"a last group of {last}, groups have {block}")
-    return last
-
-
 def footprints(reader: Reader, block: Dim3, lanes: int) -> tuple[int, int]:
     """(full, half) registers in vec4; the waves of a group must find room in the register file together."""
     name = "SP_CS_CTRL_REG0"
@@ -248,30 +238,6 @@ def footprints(reader: Reader, block: Dim3, lanes: int) -> tuple[int, int]:
     if waves > room:
         raise reader.refuse(name, f"{waves} waves of {full} full and {half} half vec4, {room} fit on an {chip.name}")
     return full, half
-
-
-def system_registers(reader: Reader, full: int) -> dict[str, int]:
-    """Where the group's and the fiber's numbers go. What lies below r48.x in the size and offset fields is ignored."""
-    name = reader.generation.ids
-    found = reader.fields(name)
-    group_id, size, offset = found["WGIDCONSTID"], found["WGSIZECONSTID"], found["WGOFFSETCONSTID"]
-    if group_id < FIRST_HIGH:
-        raise reader.refuse(name, f"group id in register {group_id:#x}, it needs one from r48.x (0xc0) on")
-    taken: set[int] = set()
-    for what, register in (("group id", group_id), ("group size", size), ("group offset", offset)):
-        if register == NO_ID or register < FIRST_HIGH:
-            continue
-        if register > LAST_HIGH_VEC3 or taken & {register, register + 1, register + 2}:
-            raise reader.refuse(name, f"{what} in register {register:#x}: three do not fit there")
-        taken |= {register, register + 1, register + 2}
-    local_id, linear = found["LOCALIDREGID"], reader.fields("HLSQ_CS_CNTL_1")["LINEARLOCALIDREGID"]
-    if local_id != NO_ID and local_id + 3 > 4 * full:
-        raise reader.refuse(name, f"local id in register {local_id:#x}: three leave the footprint of {full} vec4")
-    if linear != NO_ID and (linear >= 4 * full or local_id <= linear < local_id + 3):
-        raise reader.refuse(
-            "HLSQ_CS_CNTL_1", f"linear id in register {linear:#x}: outside {full} vec4, or on the local id"
-        )
-    return dict(group_id=group_id, group_size=size, group_offset=offset, local_id=local_id, linear_id=linear)
 
 
 def constlen(reader: Reader) -> int:

@@ -12,8 +12,11 @@ from .row import FLAG_BITS, Row
 from .rows import CATEGORY_LSB, rows
 from .slots import Context
 
-GENERATIONS = (6,)
+GENERATIONS = (6, 7)
+TABLE_OF = 6
 FULL = (1 << 64) - 1
+REGISTER_OFFSETS = ("ldg.a", "stg.a")
+TEXTURES, BINDLESS_BIT, MODE_FIELD, MODE_A1 = 5, 51, (29, 3), 7
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,18 @@ class Compiled:
     row: Row
     owned: int
     delay_mask: int
+    common: bool  # to all generations
+
+
+def is_common(row: Row) -> bool:
+    """Whether the form means the same on a7xx.
+
+    There, offsets in registers of global accesses are laid out in another way, and textures whose descriptor a1.x
+    chooses (mode 7) have the number of the texture where a6xx has that of the sampler.
+    """
+    if row.category == TEXTURES:
+        return not (row.fixed & row.key_mask) & ones(BINDLESS_BIT) or bits(row.fixed, *MODE_FIELD) != MODE_A1
+    return row.opcode not in REGISTER_OFFSETS
 
 
 @cache
@@ -30,7 +45,7 @@ def _compiled() -> tuple[tuple[Compiled, ...], ...]:
     table: list[list[Compiled]] = [[] for _ in range(8)]
     for row in rows():
         delay = sum(ones(bit) for bit in row.delay) if row.delay else 0
-        table[row.category].append(Compiled(row, row.owned, delay))
+        table[row.category].append(Compiled(row, row.owned, delay, is_common(row)))
     return tuple(map(tuple, table))
 
 
@@ -42,6 +57,11 @@ def rows_of(opcode: str) -> tuple[Compiled, ...]:
 def check_generation(gen: int) -> None:
     if gen not in GENERATIONS:
         raise Ir3Error(f"a{gen}xx: no instruction table; known are {', '.join(f'a{g}xx' for g in GENERATIONS)}")
+
+
+def check_common(known: Compiled, gen: int) -> None:
+    if gen != TABLE_OF and not known.common:
+        raise Ir3Error(f"{known.row.opcode} in this form is laid out as on a{TABLE_OF}xx: not known for a{gen}xx")
 
 
 def bit_list(mask: int) -> str:
@@ -60,6 +80,7 @@ def bit_list(mask: int) -> str:
 
 def _decode_row(known: Compiled, word: int, gen: int) -> Instruction:
     row = known.row
+    check_common(known, gen)
     repeat = bits(word, *row.repeat) if row.repeat else 0
     nop = 0
     if row.delay and not repeat:
@@ -104,6 +125,7 @@ def decode(word: int, gen: int = 6) -> Instruction:
 
 def _encode_row(known: Compiled, inst: Instruction) -> int:
     row = known.row
+    check_common(known, inst.gen)
     if set(inst.mods) != set(row.mods) or set(inst.args) != set(row.slots):
         raise Ir3Error(f"fields {sorted(inst.mods)} and operands {sorted(inst.args)} are not those of this row")
     row.check(inst)

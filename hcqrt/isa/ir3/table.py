@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a table has one line per form
-"""The instruction table of a6xx: forms, which say how words of one kind are laid out and printed, and their opcodes.
+"""The instruction table of a6xx, most of which a7xx shares: forms, which say how words of one kind are laid out and printed, and their opcodes.
 
 Columns: text | fixed bits | other bits | fields | opcodes.
 

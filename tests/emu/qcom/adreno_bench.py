@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hcqrt.emu.address_space import GpuAddressSpace
@@ -48,6 +48,7 @@ DISPATCH = (
     "70460004 00000004 00050000 00000010 00000001",
 )
 LAUNCH_PACKET = 15  # its place in DISPATCH
+EXEC_CS = 0x70B30004
 CODE = (
     0x46D80803200600C0, 0x4218080300000003, 0x46D8080320020003, 0x4210000410020003, 0x202CC00500000003,
     0x4210000810000003, 0x202CC00900000001, 0x0000050000000000, 0xC006000601810001, 0x5210000620050006,
@@ -84,15 +85,16 @@ def dispatch(
     drop: Iterable[int] = (),
     before: Iterable[int] = (),
     launch: Iterable[int] | None = None,
+    example: Sequence[str] = DISPATCH,
 ) -> list[int]:
     """The worked dispatch with other register values.
 
     `change`: offset -> value, in place where the register is written, else in front of the launch. `drop`: packets of
-    DISPATCH left out. `before`: words in front of the launch packet; `launch`: words in its place.
+    the example left out. `before`: words in front of the launch packet; `launch`: words in its place.
     """
     left = dict(change or {})
     words: list[int] = []
-    for index, text in enumerate(DISPATCH):
+    for index, text in enumerate(example):
         packet = [int(word, 16) for word in text.split()]
         if index in drop:
             continue
@@ -100,7 +102,7 @@ def dispatch(
             first = packet[0] >> 8 & 0x3FFFF
             for at in range(1, len(packet)):
                 packet[at] = left.pop(first + at - 1, packet[at])
-        if index == LAUNCH_PACKET:
+        if packet[0] == EXEC_CS:
             for offset, value in left.items():
                 words += type4(offset, value)
             words += before

@@ -20,6 +20,14 @@ def bench() -> Iterator[Bench]:
 
 
 @pytest.fixture
+def bench7() -> Iterator[Bench]:
+    """An a750."""
+    made = Bench("a750")
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def lenient() -> Iterator[Bench]:
     """Not strict: what is refused only stops the context, and the known mistakes of one client pass."""
     made = Bench(strict=False)

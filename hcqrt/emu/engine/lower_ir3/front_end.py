@@ -29,5 +29,6 @@ class Ir3FrontEnd:
         return prologue(setup_of(launch), launch.entry_va)
 
     def lower(self, code: bytes, pc: int, launch: Launch, state: int) -> tuple[list[Any], int]:
-        instruction = decode(int.from_bytes(code, "little"))
-        return lower(instruction, pc, setup_of(launch), bool(state)), state_after(instruction, state)
+        setup = setup_of(launch)
+        instruction = decode(int.from_bytes(code, "little"), setup.generation)
+        return lower(instruction, pc, setup, bool(state)), state_after(instruction, state)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import uops as u
 from ..launch import Ir3Setup
-from ..lowering import Emitter, Source
+from ..lowering import Emitter, Source, immediate
 from .registers import SCRATCH, SHARED
 
 ABSENT = 0xFC
@@ -29,6 +29,14 @@ class Start(Emitter[object]):
         d, value = self.temporary()
         self.emit("S2R", d, imm=number)
         return value
+
+    def group(self, place: int, axis: int) -> None:
+        """The group's number in the whole grid."""
+        first = self.setup.first_group[axis]
+        if first:
+            self.emit("MAD", place, self.special(GROUP[axis]), immediate(1), immediate(first))
+        else:
+            self.emit("S2R", place, imm=GROUP[axis])
 
     def vector(self, first: int, names: tuple[int, ...]) -> None:
         for place, name in self.places(first, names):
@@ -53,10 +61,14 @@ def prologue(setup: Ir3Setup, pc: int) -> list[Any]:
         )
     if setup.local_id != ABSENT:
         start.vector(setup.local_id, LOCAL)
-    for first, names in ((setup.group_id, GROUP), (setup.group_size, SIZE)):
-        if first >= SHARED.start and first != ABSENT:
-            start.vector(first, names)
+    if setup.group_id >= SHARED.start and setup.group_id != ABSENT:
+        for axis, (place, _) in enumerate(start.places(setup.group_id, GROUP)):
+            start.group(place, axis)
+    if setup.group_size >= SHARED.start and setup.group_size != ABSENT:
+        start.vector(setup.group_size, SIZE)
     if setup.group_offset >= SHARED.start and setup.group_offset != ABSENT:
+        if any(setup.first_group):
+            raise start.refuse("the offset of a group in a launch that is a part of a grid is not modelled")
         for (place, group), size in zip(start.places(setup.group_offset, GROUP), SIZE, strict=False):
             start.emit("MAD", place, start.special(group), start.special(size))
     if setup.linear_id != ABSENT:
