@@ -81,7 +81,7 @@ class PatchPlan:
         elif moving != self._moving_values and self._store is not None:
             self._moving_values = None
             try:
-                self._store(stable, moving)
+                self._store(self._stable_values, moving)
             except struct.error:
                 self._apply_all(var_vals)  # words the error
                 raise
@@ -95,6 +95,7 @@ class PatchPlan:
 
     def _learn(self, stable: tuple[int, ...]) -> None:
         """Note the values just stored, and move the variables that changed."""
+        stable = tuple(map(operator.index, stable))  # plain ones: these are computed with until they change
         last = self._seen
         if last is not None:
             changed = [v for v, value in zip(self._stable, stable, strict=True) if last[v] != value]
@@ -142,6 +143,10 @@ def _compile(
         if (variable.lo, variable.hi) != (0, (1 << 64) - 1) or not any(_checks_64(p, variable) for p in patches):
             scope[f"w{index}"] = variable
             lines.append(f"if not {variable.lo} <= v{index} <= {variable.hi}: check(w{index}, v{index})")
+    computed = set(variables_of(p.value for p in patches if p.value not in names))
+    for index in (index for index, variable in enumerate(moving) if variable in computed):
+        scope["plain"] = operator.index  # NumPy's integers would overflow
+        lines.append(f"if type(v{index}) is not int: v{index} = plain(v{index})")
     wanted = set(moving)
     for number, run in enumerate(_runs([p for p in patches if wanted & set(variables_of([p.value]))])):
         values = ", ".join(source(p.value, names) for p in run)

@@ -148,10 +148,13 @@ def variables_of(sints: Iterable[Sint]) -> list[Variable]:
 def check_value(variable: Variable, value: Any) -> int:
     """`value` as the integer of `variable`; raises ValueError when it is out of its bounds."""
     if not isinstance(value, int):
-        raise TypeError(f"{variable.name} = {value!r} is not an integer")
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{variable.name} = {value!r} is not an integer")
+        value = operator.index(value)
+    number: int = value
     if not variable.lo <= value <= variable.hi:
         raise ValueError(f"{variable.name} = {value} is outside [{variable.lo}, {variable.hi}]")
-    return value
+    return number
 
 
 def evaluate(sint: Sint, var_vals: VarVals) -> int:

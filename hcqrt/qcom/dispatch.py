@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hcqrt.core.sints import Sint
+from hcqrt.core.sints import Sint, is_symbolic
 from hcqrt.qcom import pm4, tables
 from hcqrt.qcom.arch import Chip, PrivateLayout
 from hcqrt.qcom.pm4 import Register, RegisterWrite, write
@@ -55,7 +55,7 @@ def dispatch(chip: Chip, shader: Shader, shape: Shape, place: Place, private: Pr
     """The words of one dispatch."""
     arch = chip.arch
     marker = pm4.payload("CP_SET_MARKER", 0, MODE=tables.ENUMS["a6xx_marker"]["RM6_COMPUTE"])
-    words = [*arch.begin, *pm4.command("CP_SET_MARKER", marker)]
+    words = [*arch.begin, *pm4.command("CP_SET_MARKER", beyond_limits(chip, shader, shape, marker))]
     words += write(arch.invalidate(CS_STATE=1, CS_IBO=1))
     words += modes(chip, shader)
     words += pm4.wait_for_idle()
@@ -75,6 +75,21 @@ def dispatch(chip: Chip, shader: Shader, shape: Shape, place: Place, private: Pr
     else:
         words += pm4.command("CP_EXEC_CS", 0, *shape.groups)
     return words + without_descriptors(shader)
+
+
+def beyond_limits(chip: Chip, shader: Shader, shape: Shape, word: Any) -> Any:
+    """`word`; with sizes that are symbols one that is negative, and refused at submission, for a launch too large.
+
+    Known sizes were checked before. No field is too narrow for what is asked here: counts of groups have 32 bits, and
+    three sizes that fit may be too many threads together.
+    """
+    most = chip.max_threads(shader.full_regs, shader.half_regs, shader.merged_regs)
+    for count in filter(is_symbolic, shape.groups):
+        word = word | (count - 1 | chip.arch.groups_max - count) >> 64 << 32
+    if any(map(is_symbolic, shape.local)):
+        x, y, z = shape.local
+        word = word | most - x * y * z >> 64 << 32
+    return word
 
 
 def modes(chip: Chip, shader: Shader) -> list[Any]:

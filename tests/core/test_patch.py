@@ -69,3 +69,15 @@ def test_a_value_of_64_bits_is_checked_also_where_only_part_of_it_is_stored():
             plan.apply({v: value})
     plan.apply({v: 0x1FE})
     assert struct.unpack_from("<I", memory) == (0xFE,)
+
+
+@pytest.mark.parametrize("kind", ["int32", "uint32", "int64"])
+def test_numpy_integers_are_computed_with_as_plain_ones(kind):
+    """600 000 000 * 8 is more than 32 bits, and NumPy would cut it without a word."""
+    number = pytest.importorskip("numpy").dtype(kind).type
+    memory = memoryview(bytearray(32))
+    a, b = Variable("a"), Variable("b")
+    plan = PatchPlan([MemoryPatch(memory, 0, "Q", a * 8 + b, None), MemoryPatch(memory, 8, "Q", b * 8, None)])
+    for first, second in ((1, 1), (1, 2), (1, 600_000_000), (600_000_000, 600_000_001), (600_000_002, 5)):
+        plan.apply({a: number(first), b: number(second)})
+        assert struct.unpack_from("<2Q", memory) == (first * 8 + second, second * 8)
