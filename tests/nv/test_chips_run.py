@@ -30,6 +30,33 @@ def sm(dev) -> int:
     return int(dev.arch[3:])
 
 
+COMPUTE_CLASS = {
+    75: 0xC5C0, 80: 0xC6C0, 86: 0xC7C0, 87: 0xC7C0, 89: 0xC9C0, 90: 0xCBC0, 100: 0xCDC0, 103: 0xCDC0, 120: 0xCEC0,
+    121: 0xCEC0,
+}  # fmt: skip
+COPY_CLASS = {
+    75: 0xC5B5, 80: 0xC6B5, 86: 0xC7B5, 87: 0xC7B5, 89: 0xC7B5, 90: 0xC8B5, 100: 0xC9B5, 103: 0xC9B5, 120: 0xCAB5,
+    121: 0xCAB5,
+}  # fmt: skip
+
+
+def test_command_words(dev, sm):
+    """Headers are the golden encodings of nv-engine facts 1.3; the launch's second is an immediate method."""
+    windows = dict(shared_window_va=dev.shared_window_va, local_window_va=dev.local_window_va)
+    assert dev.compute_queue().setup(**windows).words == [
+        0x2001_2000, COMPUTE_CLASS[sm], 0x2002_20A8, 0x7294, 0, 0x2002_21EC, 0x7293, 0,
+    ]  # fmt: skip
+    assert dev.copy_queue().setup().words == [0x2001_8000, COPY_CLASS[sm]]
+    schedule = 0x8003_20AF if sm == 75 else 0x8003_20B0
+    assert dev.compute_queue().launch(0x12_3456_7800).words == [0x2001_20AD, 0x1234_5678, schedule]
+    assert dev.compute_queue().memory_barrier().words == [0x2001_25A6, 0x1011]
+    assert dev.compute_queue().local_memory(0x12_3456_0000, 0x18000, 0x1FF).words == [
+        0x2002_21E4, 0x12, 0x3456_0000, 0x2003_20B9, 0, 0x18000, 0x1FF,
+    ]  # fmt: skip
+    copy = dev.copy_queue().copy(0x1_0000_1000, 0x2_0000_2000, 0x300).words
+    assert copy == [0x2004_8100, 2, 0x2000, 1, 0x1000, 0x2001_8106, 0x300, 0x2001_80C0, 0x186]
+
+
 def test_a_kernel_gets_its_arguments(dev, sm):
     sizes = (8, 4, 1, 2, 8)
     prg = dev.program(dump_parameters(sm, sizes))
