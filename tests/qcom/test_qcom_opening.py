@@ -10,7 +10,8 @@ import pytest
 from words import entries
 
 import hcqrt
-from hcqrt.errors import DeviceNotFound, DriverError, HCQError
+from hcqrt.errors import BinaryError, DeviceNotFound, DriverError, HCQError
+from hcqrt.tools.check_frame import shipped_kernel
 
 NODE = "/dev/kgsl-3d0"
 
@@ -200,3 +201,28 @@ def test_25_a_kernel_that_refuses_a_context_flag_gets_the_least_ones(adreno):
     with hcqrt.open_device("QCOM", adreno) as dev:
         assert [entry[4]["flags"] & ~0x12 != 0 for entry in entries(adreno, "DRAWCTXT_CREATE")] == [True, False]
         dev.synchronize()
+
+
+@pytest.mark.parametrize("chip", ["a730", "a740", "a750"])
+def test_24_a_chip_of_an_experimental_generation_warns_once_and_works(adreno_machine, chip):
+    """Field report 24, now that a7xx is supported: listing it does not warn, opening it does."""
+    system = adreno_machine(chip)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        [info] = hcqrt.devices(system)
+        assert (info.arch, info.usable) == (chip, True)
+        assert not seen
+        with hcqrt.open_device("QCOM", system) as dev, dev.alloc(64) as buffer:
+            dev.compute_queue().memory_barrier().signal(dev.timeline_signal, dev.next_timeline()).submit(dev)
+            dev.synchronize()
+            assert dev.timeline_signal.timestamp > 0
+            buffer.fill(3)
+            assert buffer.copyout() == b"\3" * 64
+    assert len(seen) == 1 and "a7xx is experimental" in str(seen[0].message)
+    assert system.refusals == []
+
+
+@pytest.mark.filterwarnings("ignore:.*never tried")
+def test_code_for_another_generation_is_refused_before_it_is_loaded(adreno_machine):
+    with hcqrt.open_device("QCOM", adreno_machine("a750")) as dev, pytest.raises(BinaryError, match="for Adreno 6xx"):
+        dev.program(shipped_kernel("a630", "fill"))
