@@ -79,8 +79,7 @@ def shared_memory(qmd: Qmd, chip: Chip) -> Iterator[str]:
 def program(qmd: Qmd, chip: Chip) -> Iterator[str]:
     if qmd.program_va % limits.PROGRAM_ALIGNMENT:
         yield f"program address {qmd.program_va:#x} is not a multiple of {limits.PROGRAM_ALIGNMENT}"
-    major, own = qmd.sass_version >> 4, chip.sass_version >> 4
-    if qmd.sass_version and (major != own or qmd.sass_version > chip.sass_version):
+    if qmd.sass_version not in (0, *chip.sass_versions):
         yield f"SASS_VERSION {qmd.sass_version:#x} does not run on {chip.name}"
     start, nbytes = qmd.prefetch
     if nbytes and not start <= qmd.program_va < start + nbytes:

@@ -76,15 +76,15 @@ def test_blackwell_writes_no_gp_get(make: Callable[[str], Bench], number: int, n
 def test_pushbuffers_beyond_40_bits_need_an_extended_base(make: Callable[[str], Bench], number: int, name: str) -> None:
     bench = make(name)
     channel = bench.channel(channel_class=number)
-    base = 4 << 32 | 0x12300  # opcode 4, operand bits 24:8 = VA bits 56:40
+    base = 4 << 32 | 0x1012300  # opcode 4, operand bits 24:8 = VA bits 56:40
     bench.push_raw(channel, base)
     if number in OLD_HOSTS:
         with pytest.raises(EmulatorRefusal, match="control opcode 0x4 is not modelled"):
             bench.ring(channel)
         return
-    bench.map(0x123 << 40 | PUSH_VA, 0x1000)
+    bench.map(0x10123 << 40 | PUSH_VA, 0x1000)
     words = semaphore(DATA_VA, 9, RELEASE64)
-    bench.space.write(0x123 << 40 | PUSH_VA, struct.pack(f"<{len(words)}I", *words))
+    bench.space.write(0x10123 << 40 | PUSH_VA, struct.pack(f"<{len(words)}I", *words))
     bench.push_raw(channel, gp_entry(PUSH_VA, len(words)))
     bench.ring(channel)
     assert bench.u64(DATA_VA) == 9
@@ -199,6 +199,18 @@ def test_userd_in_system_memory_wants_the_ring_there(make: Callable[[str], Bench
     else:
         bench.submit(channel, *words)
         assert bench.u64(DATA_VA) == 3
+    channel.userd.drop()
+
+
+def test_userd_in_system_memory_wants_the_pushbuffer_there_too(make: Callable[[str], Bench]) -> None:
+    bench = make("sm_90")
+    channel = system_userd(bench)
+    ring = bench.elsewhere.allocate(4096)  # type: ignore[attr-defined]
+    channel.gpfifo_va = 0x7100_0000
+    bench.space.map(Mapping(channel.gpfifo_va, 4096, ring, 0))
+    with pytest.raises(EmulatorRefusal, match=f"a pushbuffer at {bench.push_va:#x} is in video memory"):
+        bench.submit(channel, *semaphore(DATA_VA, 3, RELEASE64))
+    ring.drop()
     channel.userd.drop()
 
 

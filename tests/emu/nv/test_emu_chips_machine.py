@@ -170,7 +170,7 @@ def test_confidential_computing(machine: Machine, mode: str, driver: str) -> Non
     client = RmClient(machine({"chip": "sm_90", "confidential": mode}, nv_driver=driver))
     item = client.alloc(client.root, 0xCB33)
     status, out = client.control(item, 0xCB330101, bytes(5 if driver < "550" else 6))
-    assert (status, out.bytes(3, 1)[0]) == (0, feature)
+    assert (status, out.bytes(1, 1)[0], out.bytes(3, 1)[0]) == (0, feature, feature)
     status, out = client.control(item, 0xCB330104, bytes(1))
     assert (status, out.bytes(0, 1)[0]) == (0, accepts)
     params = struct.pack("<II8xI28xI4x", 0, client.root, 0, 2)

@@ -223,6 +223,24 @@ def test_blackwell_takes_version_4_1_and_no_older_one(number: int) -> None:
             decode_qmd(old, number, QMD_VA)
 
 
+def test_a_payload_that_looks_like_an_older_version_is_none() -> None:
+    """Bits 583:576, where V04_01 has its number, belong to a payload in V05_00."""
+    release = {"va": DATA_VA, "payload": 0x41 << 32, "structure": 0, "payload64": 1}
+    decoded = decode_qmd(long_qmd(5, releases={0: release}), 0xCDC0, QMD_VA)
+    assert (decoded.version, decoded.releases[0].payload) == ("V05_00", 0x41 << 32)
+
+
+def test_windows_of_sixteen_mebibytes_overlap() -> None:
+    bench = Bench("sm_80")
+    bench.space.write(QMD_VA, qmd(config=(5, 5, 0x2A)))
+    channel = bench.channel(classes=(0xC6C0,))
+    with pytest.raises(EmulatorRefusal, match="shared window 0xff800000 and local window 0xff000000 overlap"):
+        bench.submit(channel, *setup_words(0xC6C0, 0xFF800000, 0xFF000000), *LAUNCH)
+    with pytest.raises(EmulatorRefusal, match="shared window 0xfe800000 and local window 0xff000000 overlap"):
+        bench.submit(bench.channel(classes=(0xC6C0,)), *setup_words(0xC6C0, 0xFE800000, 0xFF000000), *LAUNCH)
+    bench.close()
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     raw=st.binary(min_size=384, max_size=384),

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from rm_client import CTXSHARE, SYSMEM, TSG, VASPACE, VIDMEM, Buffer, Machine, RmClient, channel_params
+from rm_client import CTXSHARE, SYSMEM, TSG, VASPACE, VIDMEM, Buffer, Machine, RmClient, call, channel_params
 from rm_client import va_space_params as va_params
 
 from hcqrt.emu.nv.chips import CHIPS
@@ -26,6 +26,17 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "sm_120": (0x1B0, 2, 0xA04, 48, 170, 0x2B85, 117, 57, 0xCA6F, 0xCEC0, 0xCAB5, 57),
     "sm_121": (0x1B0, 0xB, 0xC01, 48, 48, 0x2E12, 125, 60, 0xCA6F, 0xCEC0, 0xCAB5, 57),
 }
+# Products' data sheets: cores, and megabytes behind BAR1
+BOARDS = {
+    "sm_75": (4352, 256), "sm_80": (6912, 65536), "sm_86": (8704, 256), "sm_87": (2048, 256), "sm_89": (16384, 256),
+    "sm_90": (16896, 131072), "sm_100": (18944, 262144), "sm_103": (18944, 524288), "sm_120": (21760, 256),
+    "sm_121": (6144, 256),
+}  # fmt: skip
+# GPCs of the whole die, TPCs of one
+SHAPES = {
+    "sm_75": (6, 6), "sm_80": (8, 8), "sm_86": (7, 6), "sm_87": (2, 4), "sm_89": (12, 6), "sm_90": (8, 9),
+    "sm_100": (8, 10), "sm_103": (8, 10), "sm_120": (12, 8), "sm_121": (3, 8),
+}  # fmt: skip
 USERMODE = (0xC361, 0xC461, 0xC561, 0xC661, 0xC761)
 USERMODES = {0x160: 2, 0x170: 3, 0x190: 3, 0x180: 4, 0x1A0: 4, 0x1B0: 5}  # how many of them, by architecture
 COMPUTES = {0xC5C0, 0xC6C0, 0xC7C0, 0xC9C0, 0xCBC0, 0xCDC0, 0xCEC0}
@@ -75,6 +86,8 @@ def test_what_the_driver_says_of_a_chip(opened: Any, chip: str) -> None:
     status, out = client.control(client.subdevice, 0x20801701, bytes(16))
     assert (status, out.u32(0), out.u32(4)) == (0, arch, impl)
     gpcs, per_gpc, per_tpc = gr_info(client, 20, 23, 32)
+    cards = call(client.ctl, 200, bytes(72))
+    assert (gr_info(client, 29)[0], cards.u64(48) >> 20) == BOARDS[chip]
     assert gr_info(client, 12, 13) == [sm_version, warps]
     status, out = client.control(client.subdevice, 0x2080122A, bytes(24))
     assert status == 0
@@ -85,6 +98,7 @@ def test_what_the_driver_says_of_a_chip(opened: Any, chip: str) -> None:
         masks.append(tpc.u32(20))
     assert sum(bin(mask).count("1") for mask in masks) * per_tpc == sms
     assert len(masks) <= gpcs and max(masks).bit_length() <= per_gpc
+    assert (gpcs, per_gpc) == SHAPES[chip]
     assert client.system.read_text("/sys/bus/pci/devices/0000:01:00.0/device") == f"{pci:#06x}\n"
 
 
@@ -157,6 +171,24 @@ def test_copy_engines(opened: Any, chip: str, last: int) -> None:
     assert group_of(client, 9)[0] == 0
     assert group_of(client, last)[0] == 0
     assert group_of(client, after)[0] == 0x1F
+
+
+@pytest.mark.parametrize(
+    ("chip", "engine", "token"), [("sm_75", 9, 0x10000), ("sm_100", 0x3D, 0x140000), ("sm_120", 10, 0x40020000)]
+)
+def test_tokens_of_copy_channels(opened: Any, chip: str, engine: int, token: int) -> None:
+    """Runlist in bits 22:16, here numbered by engine; bit 30 on GB20x."""
+    client = opened(chip)
+    status, group = group_of(client, engine)
+    assert status == 0
+    status, ring = client.memory(VIDMEM, 2 << 20)
+    assert status == 0
+    status, notifier = client.memory(SYSMEM, 4096)
+    assert status == 0
+    channel = client.alloc(group, FACTS[chip][8], channel_params(notifier, 1 << 36, 1024, 0, ring, 8192))
+    client.alloc(channel, FACTS[chip][10])
+    status, out = client.control(channel, 0xC36F0108, bytes(4))
+    assert (status, out.u32(0)) == (0, token)
 
 
 @pytest.mark.parametrize("chip", FACTS)
