@@ -140,6 +140,14 @@ class HCQDevice(ABC):
             self.check_usable()
             return self._signals.new(self, value)
 
+    def check_signal(self, signal: HCQSignal) -> None:
+        """Refuse a signal of another device: at its address lies something of this one's."""
+        if getattr(signal, "owner", self) is not self:
+            owner = getattr(signal.owner, "name", "unknown")
+            raise HCQError(
+                f"{signal!r} belongs to another device ({owner}), which {self.name} cannot reach; use its wait()"
+            )
+
     def synchronize(self, timeout_ms: int | None = None) -> None:
         """Wait until all launches and copies have finished. Raises DeviceFault or SignalTimeout."""
         self.check_usable()

@@ -191,8 +191,8 @@ class NVDevice(HCQDevice):
         return NVCopyQueue(self)
 
     def program(self, binary: bytes, name: str | None = None) -> HCQProgram:
-        self.check_usable()
         with self.lock:
+            self.check_usable()
             return NVProgram(self, binary, name)
 
     def load_code(self, image: Image) -> NVAllocation:

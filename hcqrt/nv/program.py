@@ -195,9 +195,9 @@ class NVProgram(HCQProgram):
 
     def fill_kernargs(self, bufs: Sequence[HCQBuffer], vals: Sequence[Any] = ()) -> HCQArgsState:
         self._live()
-        self.dev.check_usable()
-        self.check_buffers(bufs)
         with self.dev.lock:
+            self.dev.check_usable()
+            self.check_buffers(bufs)
             return CLikeArgsState(self, self.dev.kernargs, self.slot_bytes, bufs, vals)
 
     def locate(self, pc: int) -> str | None:

@@ -46,9 +46,11 @@ class NVQueue(HWQueue):
         return self.q(header(subchannel, offset, len(data)), *data)
 
     def wait(self, signal: HCQSignal, value: Sint) -> Self:
+        self.dev.check_signal(signal)
         return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(as_sint(value)), ACQUIRE_GEQ)
 
     def signal(self, signal: HCQSignal, value: Sint) -> Self:
+        self.dev.check_signal(signal)
         return self.q(SEMAPHORE, *lo_hi(signal.value_va), *lo_hi(as_sint(value)), RELEASE_TIMESTAMP)
 
     def timestamp(self, signal: HCQSignal) -> Self:
@@ -101,6 +103,7 @@ class NVComputeQueue(NVQueue):
         if active is None or slot == active[0].release_count or self._in_flight:  # a QMD in flight is the GPU's
             self._active, self._running = None, False
             return super().signal(signal, value)
+        self.dev.check_signal(signal)
         self.dev.check_usable()  # a closed device has no memory to write the release to
         template, mv, start = active
         if is_symbolic(signal.value_va):

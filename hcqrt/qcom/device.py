@@ -140,11 +140,7 @@ class QCOMDevice(HCQDevice):
 
     def low_word(self, signal: HCQSignal, value: Sint) -> Any:
         """What the GPU stores and compares of a signal's value: the low half of the timeline, others whole."""
-        if signal.owner is not self:  # at its address lies something of ours
-            owner = getattr(signal.owner, "name", "unknown")
-            raise HCQError(
-                f"{signal!r} belongs to another device ({owner}), which {self.name} cannot reach; use its wait()"
-            )
+        self.check_signal(signal)
         known: Any = value
         return known & U32_MAX if signal.bits == 64 else known
 

@@ -180,6 +180,16 @@ def test_commands_added_after_a_submission_leave_it_alone(system, dev, fill, buf
     assert bufs[1].copyout(bytearray(4)) == b"\2\0\0\0"
 
 
+def test_a_signal_of_another_device_is_refused(machine, dev, fill, bufs):
+    """It lies at an address that is one of ours too."""
+    with hcqrt.open_device("NV:0", machine()) as other:
+        theirs = other.new_signal()
+        launched = dev.compute_queue().exec(fill, fill.fill_kernargs([bufs[0]], (1, 4)), (1,), (32,))
+        for queue, use in ((launched, "signal"), (dev.copy_queue(), "wait"), (dev.compute_queue(), "wait")):
+            with pytest.raises(HCQError, match=r"another device \(NV:0\), which NV:0 cannot reach"):
+                getattr(queue, use)(theirs, 1)
+
+
 def test_a_queue_of_ones_own_waits_for_the_code_it_runs(system, dev, bufs):
     """Code is copied to the GPU; a queue without a wait for the timeline must not overtake the copy."""
     dev.synchronize(WAIT_MS)
