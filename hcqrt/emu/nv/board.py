@@ -27,8 +27,10 @@ ENTRY_KEYS = (
     "nvlink",
     "held",
     "confidential",
+    "mig",
 )
 MAX_MINOR = 247
+PARTITION_CLASS = 0xC637  # AMPERE_SMC_PARTITION_REF
 CONFIDENTIAL_MODES = ("", "apm", "hcc", "not ready")
 
 
@@ -104,6 +106,9 @@ def chip_of(entry: Mapping[str, Any]) -> Chip:
     changes["confidential"] = mode = str(entry.get("confidential", ""))
     if mode not in CONFIDENTIAL_MODES:
         raise ValueError(f"nv entry: confidential={mode!r} is not one of {', '.join(CONFIDENTIAL_MODES)}")
+    changes["mig"] = bool(entry.get("mig", False))
+    if changes["mig"] and PARTITION_CLASS not in CHIPS[name].other_classes:
+        raise ValueError(f"nv entry: {name} cannot be cut into instances")
     return replace(CHIPS[name], **changes)
 
 

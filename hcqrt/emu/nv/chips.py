@@ -45,6 +45,7 @@ class Chip:
     max_subcontexts: int = 64
     max_channels: int = 2048
     nvlink: str = ""  # cards with the same name here are NVLink peers
+    mig: bool = False  # cut into instances, to one of which a client must subscribe first
     confidential: str = ""  # mode of confidential computing: rm/confidential.py
 
     @property

@@ -184,6 +184,20 @@ def test_confidential_computing(machine: Machine, mode: str, driver: str) -> Non
     client.close()
 
 
+@pytest.mark.parametrize("mig", [False, True])
+def test_a_card_that_is_cut_into_instances(machine: Machine, mig: bool) -> None:
+    client = RmClient(machine({"chip": "sm_80", "mig": mig}))
+    device = client.alloc(client.root, 0x80, struct.pack("<II8xI28xI4x", 0, client.root, 0, 2))
+    subdevice = client.alloc(device, 0x2080)
+    status, out = client.control(subdevice, 0x2080018B, bytes(40))
+    assert (status, out.u32(36)) == (0, int(mig))
+    params = struct.pack("<IIQ16xI4xQII", 0, 0x48, 0x1FFFFFB000000, 0, 0x1000, 0, 0)
+    wanted = 0x40 if mig else 0
+    assert client.alloc_raw(client.root, device, 0x90F1, params)[0] == wanted
+    assert client.alloc_raw(client.root, device, 0xA06C, struct.pack("<IIIIB3x", 0, 0, 0, 1, 0))[0] == wanted
+    client.close()
+
+
 def test_turing_knows_no_confidential_computing(machine: Machine) -> None:
     client = RmClient(machine("sm_75"))
     assert client.alloc_raw(client.root, client.root, 0xCB33, None)[0] == 0x56
@@ -194,6 +208,8 @@ def test_entries_that_are_wrong(machine: Machine) -> None:
     assert tuple(MODES) == CONFIDENTIAL_MODES
     with pytest.raises(ValueError, match="confidential='on' is not one of"):
         machine({"chip": "sm_90", "confidential": "on"})
+    with pytest.raises(ValueError, match="sm_75 cannot be cut into instances"):
+        machine({"chip": "sm_75", "mig": True})
     with pytest.raises(ValueError, match="unknown key nvlinks; known are"):
         machine({"chip": "sm_90", "nvlinks": "a"})
     with pytest.raises(ValueError, match="chip 'sm_88': the emulator knows sm_75, sm_80"):

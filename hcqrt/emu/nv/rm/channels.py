@@ -21,7 +21,7 @@ from hcqrt.emu.nv.abi import Refused
 from hcqrt.emu.nv.board import Board
 from hcqrt.emu.nv.gpu import COPY_ENGINE_TYPES, Channel, Group
 from hcqrt.emu.nv.rm.memory import Memory, mask, take
-from hcqrt.emu.nv.rm.resources import Device, VaSpace, board_of, need_parent
+from hcqrt.emu.nv.rm.resources import Device, VaSpace, board_of, check_whole, need_parent
 from hcqrt.emu.nv.rm.tree import Resource
 from hcqrt.emu.where import text
 
@@ -121,6 +121,7 @@ def check_engine(board: Board, engine_type: int) -> None:
 def make_group(request: Request) -> GroupObject:
     need_parent(request, Device)
     p, board = request.params, board_of(request.parent)
+    check_whole(board)
     check_engine(board, p.engineType)
     va_space = request.client.find(p.hVASpace, VaSpace, "hVASpace") if p.hVASpace else None
     if p.hObjectError or p.hObjectEccError:

@@ -145,7 +145,8 @@ def short_name_string(driver: NvDriver, subdevice: Subdevice, p: Any) -> None:
 
 @control("NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS", Subdevice)
 def partition_ids(driver: NvDriver, subdevice: Subdevice, p: Any) -> None:
-    p.partitionCount = 0
+    p.partitionCount = int(board_of(subdevice).chip.mig)
+    p.swizzId[0] = 1  # the one instance that an emulated card is cut into
 
 
 @control("NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO", Subdevice)

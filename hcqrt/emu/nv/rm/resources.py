@@ -92,6 +92,12 @@ def board_of(resource: Resource | None) -> Board:
     return device.board
 
 
+def check_whole(board: Board) -> None:
+    """Without a subscription to an instance there is nothing to run on: nv-driver.md §1, MIG."""
+    if board.chip.mig:
+        raise Refused(NV_ERR_INVALID_STATE, "the GPU is cut into instances and this client subscribed to none")
+
+
 def need_parent(request: Request, *kinds: type[Resource]) -> None:
     if not isinstance(request.parent, kinds):
         raise Refused(NV_ERR_INVALID_OBJECT_PARENT, f"parent is a {request.parent.class_name}")
@@ -126,6 +132,7 @@ def make_va_space(request: Request) -> VaSpace:
     p: Any = request.params
     board, device = board_of(request.parent), request.parent
     assert isinstance(device, Device)
+    check_whole(board)
     if device.va_mode == NV_DEVICE_ALLOCATION_VAMODE_SINGLE_VASPACE:
         raise Refused(NV_ERR_INVALID_STATE, "the device has a single address space")
     if p.index or p.flags & ~VASPACE_FLAGS:
