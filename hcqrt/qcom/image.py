@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hcqrt.autogen.qcom import a6xx
 from hcqrt.bits import align_up
 from hcqrt.core.sints import lo_hi
+from hcqrt.qcom import tables
 from hcqrt.qcom.arch.a6xx import A6XX
 from hcqrt.qcom.pm4 import pack_fields
 
@@ -124,7 +124,7 @@ def layout_for(image: tuple[int, int, str]) -> ImageLayout:
 @functools.lru_cache(maxsize=1024)
 def texture(layout: ImageLayout, va: int) -> bytes:
     """The descriptor through which a shader samples the image at `va`, 64-byte aligned."""
-    swizzles = a6xx.ENUMS["a6xx_tex_swiz"]
+    swizzles = tables.ENUMS["a6xx_tex_swiz"]
     given = ["A6XX_TEX_X", "A6XX_TEX_Y", "A6XX_TEX_Z", "A6XX_TEX_W"][: layout.components]
     missing = ["A6XX_TEX_ZERO", "A6XX_TEX_ZERO", "A6XX_TEX_ZERO", "A6XX_TEX_ONE"][layout.components :]
     swizzle = {f"SWIZ_{name}": swizzles[way] for name, way in zip("XYZW", given + missing, strict=True)}
@@ -141,9 +141,9 @@ def descriptor(layout: ImageLayout, va: int, swizzle: Mapping[str, int]) -> byte
     if va % DESCRIPTOR_BYTES:
         raise ValueError(f"image at {va:#x} is not aligned to {DESCRIPTOR_BYTES} bytes")
     low, high = lo_hi(va)
-    number = a6xx.ENUMS["a6xx_format"][layout.format]
-    kind = a6xx.ENUMS["a6xx_tex_type"]["A6XX_TEX_2D"]
-    linear = a6xx.ENUMS["a6xx_tile_mode"]["TILE6_LINEAR"]
+    number = tables.ENUMS["a6xx_format"][layout.format]
+    kind = tables.ENUMS["a6xx_tex_type"]["A6XX_TEX_2D"]
+    linear = tables.ENUMS["a6xx_tile_mode"]["TILE6_LINEAR"]
     values: dict[int, dict[str, int]] = {
         0: {"TILE_MODE": linear, "FMT": number, **swizzle},
         1: {"WIDTH": layout.width, "HEIGHT": layout.height},
@@ -151,19 +151,19 @@ def descriptor(layout: ImageLayout, va: int, swizzle: Mapping[str, int]) -> byte
         4: {"BASE_LO": low},
         5: {"BASE_HI": high, "DEPTH": 1},
     }
-    fields = a6xx.DESCRIPTORS["A6XX_TEX_CONST"]
+    fields = tables.DESCRIPTORS["A6XX_TEX_CONST"]
     words = [pack_fields(f"A6XX_TEX_CONST[{dword}]", fields[dword], values.get(dword, {})) for dword in range(16)]
     return DESCRIPTOR.pack(*words)
 
 
 def sampler() -> bytes:
     """The sampler that programs get: texel coordinates as they are, transparent black outside, no filter."""
-    border = a6xx.ENUMS["a6xx_tex_clamp"]["A6XX_TEX_CLAMP_TO_BORDER"]
+    border = tables.ENUMS["a6xx_tex_clamp"]["A6XX_TEX_CLAMP_TO_BORDER"]
     values: dict[int, dict[str, int]] = {
         0: {"WRAP_S": border, "WRAP_T": border, "WRAP_R": border},
         1: {"UNNORM_COORDS": 1, "CUBEMAPSEAMLESSFILTOFF": 1},
     }
-    fields = a6xx.DESCRIPTORS["A6XX_TEX_SAMP"]
+    fields = tables.DESCRIPTORS["A6XX_TEX_SAMP"]
     return SAMPLER.pack(
         *(pack_fields(f"A6XX_TEX_SAMP[{dword}]", fields[dword], values.get(dword, {})) for dword in range(4))
     )

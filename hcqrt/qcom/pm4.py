@@ -82,11 +82,10 @@ def symbolic_field(value: Any, msb: int, lsb: int, shr: int) -> Any:
 class Register:
     """A register of a generated table: its offset lives with its fields, so the two can't be paired wrongly.
 
-    Without a table it is one that no generation moved. Called with fields it gives a write of itself; a register that
-    is one number takes it alone.
+    Called with fields it gives a write of itself; a register that is one number takes it alone.
     """
 
-    def __init__(self, name: str, table: Registers = tables.REGISTERS) -> None:
+    def __init__(self, name: str, table: Registers) -> None:
         self.name = name
         self.offset, self.fields = table[name]
         self.words = 2 if self.fields.get("", (31,))[0] == 63 else 1
@@ -99,6 +98,21 @@ class Register:
         only = next(iter(self.fields)) if len(self.fields) == 1 else ""
         value = pack_fields(self.name, self.fields, {only: whole})
         return RegisterWrite(self, lo_hi(value) if self.words == 2 else (value,))
+
+
+class RegisterSet:
+    """The registers of a generation as attributes, by the names that its table gives them."""
+
+    def __init__(self, table: Registers) -> None:
+        self._table = table
+
+    def __getattr__(self, name: str) -> Register:
+        """Called once for each: from then on it is an attribute."""
+        if name.startswith("_") or name not in self._table:
+            raise AttributeError(f"no register {name} in this generation's table")
+        register = Register(name, self._table)
+        setattr(self, name, register)
+        return register
 
 
 class RegisterWrite:
@@ -153,7 +167,7 @@ POLL_DELAY_CYCLES = 32  # between two looks at memory: enough to leave the bus t
 
 def store_clock(va: Any) -> list[Any]:
     """Store the always-on counter, 64 bits at 19.2 MHz, at `va`."""
-    counter = Register("CP_ALWAYS_ON_COUNTER")
+    counter = Register("CP_ALWAYS_ON_COUNTER", tables.REGISTERS)
     head = payload("CP_REG_TO_MEM", 0, REG=counter.offset, CNT=counter.words, **{"64B": 1})
     return command("CP_REG_TO_MEM", head, *lo_hi(va))
 

@@ -13,7 +13,7 @@ from hcqrt.errors import NO_HARDWARE, DeviceNotFound
 if TYPE_CHECKING:
     from hcqrt.qcom.dispatch import Shape
     from hcqrt.qcom.events import CacheEvents
-    from hcqrt.qcom.pm4 import Register
+    from hcqrt.qcom.pm4 import RegisterSet
     from hcqrt.qcom.shader import Shader
 
 PRIVATE_UNIT = 512  # SP_CS_PVT_MEM_PARAM counts private memory of a fibre in these
@@ -38,12 +38,11 @@ class Arch:
     images_max: int  # writable ones
     image_axis_max: int  # texels
     # commands
+    registers: RegisterSet
     events: CacheEvents
-    invalidate: Register  # shader state to forget before a dispatch
-    constants: Register  # of a dispatch
     sizes: Callable[[Chip, Shader, Shape], list[Any]]  # words: sizes of a launch, registers that get its numbers
     begin: tuple[int, ...] = ()  # words in front of a context's first commands, and of each dispatch
-    fixed: tuple[int, ...] = ()  # words of each dispatch, of what else its registers must say
+    fixed: Callable[[RegisterSet], list[Any]] = lambda _: []  # words: what else its registers must say, always
     preloads_code: bool = True
     # code
     opencl_binaries: bool = True  # whether the vendor's files are known

@@ -9,28 +9,22 @@ from hcqrt.autogen.qcom import a6xx
 from hcqrt.qcom.arch import Arch, Chip
 from hcqrt.qcom.dispatch import Shape, group_counts, ndrange, register_ids, shared_and_constants, thread_size
 from hcqrt.qcom.events import CacheEvents
-from hcqrt.qcom.pm4 import Register, write
+from hcqrt.qcom.pm4 import RegisterSet, write
 from hcqrt.qcom.shader import Shader
 
 KIB, MIB = 1 << 10, 1 << 20
-NDRANGE = tuple(Register(f"HLSQ_CS_NDRANGE_{index}", a6xx.REGISTERS) for index in range(7))
-GROUPS = tuple(Register(f"HLSQ_CS_KERNEL_GROUP_{axis}", a6xx.REGISTERS) for axis in "XYZ")
-IDS = Register("HLSQ_CS_CNTL_0", a6xx.REGISTERS), Register("HLSQ_CS_CNTL_1", a6xx.REGISTERS)
-# of the second pipe, where a chip has one: copies of the two, and of SP_CS_CTRL_REG1
-SECOND_IDS = Register("SP_CS_CNTL_0", a6xx.REGISTERS), Register("SP_CS_CNTL_1", a6xx.REGISTERS)
-SECOND_SIZES = Register("HLSQ_CS_CTRL_REG1", a6xx.REGISTERS)
 
 
 def sizes(chip: Chip, shader: Shader, shape: Shape) -> list[Any]:
-    words = write(*ndrange(NDRANGE[0], NDRANGE[1:], shape), *numbers(IDS, shader), *group_counts(GROUPS, shader, shape))
+    """A second pipe, where a chip has one, wants copies of what the first is told."""
+    reg = chip.arch.registers
+    linear = dict(LINEARLOCALIDREGID=shader.linear_id, THREADSIZE=thread_size(shader))
+    numbers = register_ids(reg.HLSQ_CS_CNTL_0, shader), reg.HLSQ_CS_CNTL_1(**linear)
+    words = write(*ndrange(reg, shape), *numbers, *group_counts(reg, shader, shape))
     if chip.lpac:
-        words += write(*numbers(SECOND_IDS, shader)) + write(shared_and_constants(SECOND_SIZES, shader, shape))
+        words += write(register_ids(reg.SP_CS_CNTL_0, shader), reg.SP_CS_CNTL_1(**linear))
+        words += write(shared_and_constants(reg.HLSQ_CS_CTRL_REG1, shader, shape))
     return words
-
-
-def numbers(pair: tuple[Register, Register], shader: Shader) -> list[Any]:
-    linear = pair[1](LINEARLOCALIDREGID=shader.linear_id, THREADSIZE=thread_size(shader))
-    return [register_ids(pair[0], shader), linear]
 
 
 A6XX = Arch(
@@ -47,11 +41,10 @@ A6XX = Arch(
     samplers_max=31,  # SP_CS_CONFIG.NSAMP, 5 bits
     images_max=127,  # SP_CS_CONFIG.NIBO, 7 bits
     image_axis_max=16384,
+    registers=RegisterSet(a6xx.REGISTERS),
     events=CacheEvents(
         "CP_EVENT_WRITE", flush=a6xx.EVENTS["CACHE_FLUSH_TS"], invalidate=a6xx.EVENTS["CACHE_INVALIDATE"]
     ),
-    invalidate=Register("HLSQ_INVALIDATE_CMD", a6xx.REGISTERS),
-    constants=Register("HLSQ_CS_CNTL", a6xx.REGISTERS),
     sizes=sizes,
 )
 

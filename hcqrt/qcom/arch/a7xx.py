@@ -10,20 +10,9 @@ from hcqrt.qcom.arch import Chip
 from hcqrt.qcom.arch.a6xx import A6XX, MIB
 from hcqrt.qcom.dispatch import Shape, group_counts, ndrange, register_ids, thread_size
 from hcqrt.qcom.events import CacheEvents
-from hcqrt.qcom.pm4 import Register, command, payload, write
+from hcqrt.qcom.pm4 import RegisterSet, command, payload, write
 from hcqrt.qcom.shader import ABSENT, Shader
 
-NDRANGE = tuple(Register(f"HLSQ_CS_NDRANGE_{index}", a7xx.REGISTERS) for index in range(7))
-GROUPS = tuple(Register(f"HLSQ_CS_KERNEL_GROUP_{axis}", a7xx.REGISTERS) for axis in "XYZ")
-HLSQ_CS_CNTL_1 = Register("HLSQ_CS_CNTL_1", a7xx.REGISTERS)
-HLSQ_CS_LAST_LOCAL_SIZE = Register("HLSQ_CS_LAST_LOCAL_SIZE", a7xx.REGISTERS)
-SP_CS_CNTL_0, SP_CS_CNTL_1 = Register("SP_CS_CNTL_0", a7xx.REGISTERS), Register("SP_CS_CNTL_1", a7xx.REGISTERS)
-SP_CS_UNKNOWN_A9BE = Register("SP_CS_UNKNOWN_A9BE", a7xx.REGISTERS)
-SP_CS_VGPR_CONFIG, HLSQ_FS_CNTL_0 = (
-    Register("SP_CS_VGPR_CONFIG", a7xx.REGISTERS),
-    Register("HLSQ_FS_CNTL_0", a7xx.REGISTERS),
-)
-HLSQ_CONTROL = tuple(Register(f"HLSQ_CONTROL_{index}_REG", a7xx.REGISTERS) for index in range(2, 6))
 TILE_WIDTH = 4
 WORKITEMRASTORDER_LINEAR = 0  # a7xx_workitem_rast_order: threads of a group in the order of their numbers
 
@@ -37,38 +26,30 @@ def tile_height(local_y: Any) -> Any:
     return 3 + 2 * (twos | local_y >> 2 & 1) + 4 * twos + 8 * odd
 
 
-def sizes(_: Chip, shader: Shader, shape: Shape) -> list[Any]:
+def sizes(chip: Chip, shader: Shader, shape: Shape) -> list[Any]:
     """Every group is whole: the last one has the size of all."""
-    x, y, z = shape.local
-    linear = HLSQ_CS_CNTL_1(
-        LINEARLOCALIDREGID=shader.linear_id,
-        THREADSIZE=thread_size(shader),
-        WORKGROUPRASTORDERZFIRSTEN=1,
-        WGTILEWIDTH=TILE_WIDTH,
-        WGTILEHEIGHT=tile_height(y),
-    )
-    last = HLSQ_CS_LAST_LOCAL_SIZE(LOCALSIZEX=x - 1, LOCALSIZEY=y - 1, LOCALSIZEZ=z - 1)
-    ranges = ndrange(NDRANGE[0], NDRANGE[1:], shape)
-    order = SP_CS_CNTL_1(
-        LINEARLOCALIDREGID=shader.linear_id,
-        THREADSIZE=thread_size(shader),
-        WORKITEMRASTORDER=WORKITEMRASTORDER_LINEAR,
-    )
+    reg, (x, y, z) = chip.arch.registers, shape.local
+    linear = dict(LINEARLOCALIDREGID=shader.linear_id, THREADSIZE=thread_size(shader))
+    tiles = dict(WORKGROUPRASTORDERZFIRSTEN=1, WGTILEWIDTH=TILE_WIDTH, WGTILEHEIGHT=tile_height(y))
+    last = reg.HLSQ_CS_LAST_LOCAL_SIZE(LOCALSIZEX=x - 1, LOCALSIZEY=y - 1, LOCALSIZEZ=z - 1)
+    order = reg.SP_CS_CNTL_1(**linear, WORKITEMRASTORDER=WORKITEMRASTORDER_LINEAR)
     return [
-        *write(*ranges, linear, *group_counts(GROUPS, shader, shape), last),
-        *write(register_ids(SP_CS_CNTL_0, shader), order),
+        *write(*ndrange(reg, shape), reg.HLSQ_CS_CNTL_1(**linear, **tiles), *group_counts(reg, shader, shape), last),
+        *write(register_ids(reg.SP_CS_CNTL_0, shader), order),
     ]
 
 
-def fixed() -> tuple[int, ...]:
+def fixed(reg: RegisterSet) -> list[Any]:
     """Registers that compute wants idle: those of fragment shaders name no register. Source: qcom facts 3.2."""
-    names = [list(register.fields) for register in HLSQ_CONTROL[:3]]
-    absent = [register(**dict.fromkeys(fields, ABSENT)) for register, fields in zip(HLSQ_CONTROL, names, strict=False)]
-    return (
-        *write(SP_CS_UNKNOWN_A9BE(0)),
-        *write(SP_CS_VGPR_CONFIG(0), HLSQ_FS_CNTL_0(THREADSIZE=0)),
-        *write(*absent, HLSQ_CONTROL[3](LINELENGTHREGID=0, FOVEATIONQUALITYREGID=ABSENT)),
-    )
+    absent = [
+        register(**dict.fromkeys(register.fields, ABSENT))
+        for register in (reg.HLSQ_CONTROL_2_REG, reg.HLSQ_CONTROL_3_REG, reg.HLSQ_CONTROL_4_REG)
+    ]
+    return [
+        *write(reg.SP_CS_UNKNOWN_A9BE(0)),
+        *write(reg.SP_CS_VGPR_CONFIG(0), reg.HLSQ_FS_CNTL_0(THREADSIZE=0)),
+        *write(*absent, reg.HLSQ_CONTROL_5_REG(LINELENGTHREGID=0, FOVEATIONQUALITYREGID=ABSENT)),
+    ]
 
 
 def begin() -> tuple[int, ...]:
@@ -83,6 +64,7 @@ A7XX = replace(
     A6XX,
     name="a7xx",
     const_vec4=512,
+    registers=RegisterSet(a7xx.REGISTERS),
     events=CacheEvents(
         "CP_EVENT_WRITE7",
         flush=a7xx.EVENTS["CACHE_CLEAN"],  # 0x31, which a6xx calls CACHE_INVALIDATE
@@ -93,11 +75,9 @@ A7XX = replace(
             "WRITE_ENABLED": 1,
         },
     ),
-    invalidate=Register("HLSQ_INVALIDATE_CMD", a7xx.REGISTERS),
-    constants=Register("HLSQ_CS_CNTL", a7xx.REGISTERS),
     sizes=sizes,
     begin=begin(),
-    fixed=fixed(),
+    fixed=fixed,
     preloads_code=False,
     opencl_binaries=False,
     locks_at_end=True,
