@@ -18,11 +18,11 @@ GPU_IDS = (730, 740, 750)
 # What came with a7xx, bits as Mesa's description of the instructions has them: category 7, opcode 58:55, form 54:45
 LATER = {
     "ccinv": word((61, 7), (55, 5), (51, 10), (49, 1)),
-    "lock": word((61, 7), (55, 7), (45, 0x210)),
-    "unlock": word((61, 7), (55, 7), (45, 0x250)),
     "stsc": word((61, 6), (54, 29), (22, 3), (24, 1)),
     "ray_intersection": word((61, 6), (54, 14), (0, 1)),
 }
+# What every compute shader of a7xx ends with in Mesa's compiler
+ENDING = ((0xFBC2100000000000, "(sy)(ss)(jp)lock"), (0xE3CA000000000000, "unlock"), (0x0300000000000000, "end"))
 OTHERWISE = (
     "ldg.a.u32 r0.x, g[r2.x+(((r4.y<<2)+1)<<2)], 2",
     "stg.a.u16 g[r2.x+(r4.y<<1)], hr0.x, 2",
@@ -67,6 +67,31 @@ def test_the_rest_decodes_to_the_same_instruction_and_back():
         assert (text(inst), encode(inst), inst.gen) == (line, code, 7)
         shared += 1
     assert len(LINES) - shared == 4  # two forms of ldg.a, stg.a, and isaml with a1.x
+
+
+@pytest.mark.parametrize(("code", "line"), ENDING)
+def test_the_ending_of_a7xx_decodes_and_assembles(code, line):
+    assert text(decode(code, 7)) == line
+    assert assemble(line, 7) == [code]
+
+
+@pytest.mark.parametrize(("code", "line"), ENDING[:2])
+def test_locks_are_refused_on_a6xx(code, line):
+    with pytest.raises(Ir3Error, match="lock in this form is not known for a6xx"):
+        decode(code, 6)
+    with pytest.raises(Ir3Error, match="lock in this form is not known for a6xx"):
+        assemble(line, 6)
+
+
+@pytest.mark.parametrize("bit", [0, 32, 45, 47, 48, 50, 54])
+def test_other_bits_of_a_lock_are_refused(bit):
+    with pytest.raises(Ir3Error, match="a7xx word"):
+        decode(ENDING[0][0] ^ 1 << bit, 7)
+
+
+@NEEDS_MESA
+def test_mesa_prints_the_ending_so():
+    assert mesa_texts([code for code, _ in ENDING], GPU_IDS[0]) == [line for _, line in ENDING]
 
 
 @NEEDS_MESA

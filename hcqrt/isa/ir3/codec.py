@@ -11,11 +11,10 @@ from .model import Instruction, Ir3Error, Operand, Value
 from .row import FLAG_BITS, Row
 from .rows import CATEGORY_LSB, rows
 from .slots import Context
+from .table import EARLIER, LATER
 
 GENERATIONS = (6, 7)
-TABLE_OF = 6
 FULL = (1 << 64) - 1
-REGISTER_OFFSETS = ("ldg.a", "stg.a")
 TEXTURES, BINDLESS_BIT, MODE_FIELD, MODE_A1 = 5, 51, (29, 3), 7
 
 
@@ -26,42 +25,53 @@ class Compiled:
     row: Row
     owned: int
     delay_mask: int
-    common: bool  # to all generations
+    generations: tuple[int, ...]
 
 
-def is_common(row: Row) -> bool:
-    """Whether the form means the same on a7xx.
-
-    There, offsets in registers of global accesses are laid out in another way, and textures whose descriptor a1.x
-    chooses (mode 7) have the number of the texture where a6xx has that of the sampler.
-    """
-    if row.category == TEXTURES:
-        return not (row.fixed & row.key_mask) & ones(BINDLESS_BIT) or bits(row.fixed, *MODE_FIELD) != MODE_A1
-    return row.opcode not in REGISTER_OFFSETS
+def generations_of(row: Row) -> tuple[int, ...]:
+    """Which have this form. Textures whose descriptor a1.x chooses (mode 7) carry the sampler's number on a6xx only."""
+    if row.opcode in LATER:
+        return GENERATIONS[1:]
+    by_a1 = row.category == TEXTURES and row.fixed & row.key_mask & ones(BINDLESS_BIT)
+    if row.opcode in EARLIER or (by_a1 and bits(row.fixed, *MODE_FIELD) == MODE_A1):
+        return GENERATIONS[:1]
+    return GENERATIONS
 
 
 @cache
-def _compiled() -> tuple[tuple[Compiled, ...], ...]:
+def _compiled(gen: int = GENERATIONS[0]) -> tuple[tuple[Compiled, ...], ...]:
+    """The forms of a generation by category."""
     table: list[list[Compiled]] = [[] for _ in range(8)]
     for row in rows():
         delay = sum(ones(bit) for bit in row.delay) if row.delay else 0
-        table[row.category].append(Compiled(row, row.owned, delay, is_common(row)))
+        generations = generations_of(row)
+        if gen in generations:
+            table[row.category].append(Compiled(row, row.owned, delay, generations))
     return tuple(map(tuple, table))
 
 
 @cache
-def rows_of(opcode: str) -> tuple[Compiled, ...]:
-    return tuple(known for group in _compiled() for known in group if known.row.opcode == opcode)
+def rows_of(opcode: str, gen: int) -> tuple[Compiled, ...]:
+    return tuple(known for group in _compiled(gen) for known in group if known.row.opcode == opcode)
+
+
+def candidates(word: int, gen: int) -> list[Compiled]:
+    """Forms that the bits which name the opcode may stand for."""
+    return [
+        known for known in _compiled(gen)[word >> CATEGORY_LSB] if (word ^ known.row.fixed) & known.row.key_mask == 0
+    ]
+
+
+def elsewhere(forms: Iterable[Compiled], gen: int) -> list[str]:
+    """What to say of those that only another generation has."""
+    return [
+        f"{known.row.opcode} in this form is not known for a{gen}xx" for known in forms if gen not in known.generations
+    ]
 
 
 def check_generation(gen: int) -> None:
     if gen not in GENERATIONS:
         raise Ir3Error(f"a{gen}xx: no instruction table; known are {', '.join(f'a{g}xx' for g in GENERATIONS)}")
-
-
-def check_common(known: Compiled, gen: int) -> None:
-    if gen != TABLE_OF and not known.common:
-        raise Ir3Error(f"{known.row.opcode} in this form is laid out as on a{TABLE_OF}xx: not known for a{gen}xx")
 
 
 def bit_list(mask: int) -> str:
@@ -80,7 +90,6 @@ def bit_list(mask: int) -> str:
 
 def _decode_row(known: Compiled, word: int, gen: int) -> Instruction:
     row = known.row
-    check_common(known, gen)
     repeat = bits(word, *row.repeat) if row.repeat else 0
     nop = 0
     if row.delay and not repeat:
@@ -111,21 +120,18 @@ def decode(word: int, gen: int = 6) -> Instruction:
     check_generation(gen)
     category = word >> CATEGORY_LSB
     where = f"a{gen}xx word {word:#018x} (category {category})"
-    candidates = [known for known in _compiled()[category] if (word ^ known.row.fixed) & known.row.key_mask == 0]
-    if not candidates:
-        raise Ir3Error(f"{where}: unknown opcode or form")
     reasons = []
-    for known in candidates:
+    for known in candidates(word, gen):
         try:
             return _decode_row(known, word, gen)
         except Ir3Error as refusal:
             reasons.append(str(refusal))
-    raise Ir3Error(f"{where}: {'; or '.join(dict.fromkeys(reasons))}")
+    reasons += elsewhere((known for other in GENERATIONS for known in candidates(word, other)), gen)
+    raise Ir3Error(f"{where}: {'; or '.join(dict.fromkeys(reasons)) or 'unknown opcode or form'}")
 
 
 def _encode_row(known: Compiled, inst: Instruction) -> int:
     row = known.row
-    check_common(known, inst.gen)
     if set(inst.mods) != set(row.mods) or set(inst.args) != set(row.slots):
         raise Ir3Error(f"fields {sorted(inst.mods)} and operands {sorted(inst.args)} are not those of this row")
     row.check(inst)
@@ -152,11 +158,13 @@ def find(inst: Instruction) -> tuple[Row, int]:
     """The row that encodes `inst`, and its word. Raises Ir3Error."""
     check_generation(inst.gen)
     reasons: Iterable[str] = []
-    for known in rows_of(inst.opcode):
+    for known in rows_of(inst.opcode, inst.gen):
         try:
             return known.row, _encode_row(known, inst)
         except Ir3Error as refusal:
             reasons = [*reasons, str(refusal)]
+    others = (known for other in GENERATIONS for known in rows_of(inst.opcode, other))
+    reasons = [*reasons, *elsewhere(others, inst.gen)]
     why = "; or ".join(dict.fromkeys(reasons)) or "no such instruction"
     raise Ir3Error(f"a{inst.gen}xx {inst.opcode} has no encoding: {why}")
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a table has one line per form
-"""The instruction table of a6xx, most of which a7xx shares: forms, which say how words of one kind are laid out and printed, and their opcodes.
+"""The instruction table of a6xx and a7xx, which share most of it: forms, which say how words of one kind are laid out and printed, and their opcodes.
 
 Columns: text | fixed bits | other bits | fields | opcodes.
 
@@ -25,6 +25,9 @@ Left out: what only graphics stages use (emit, cut, chmask, chsh, flow_rev, bary
 """
 
 from __future__ import annotations
+
+EARLIER = ("ldg.a", "stg.a")  # a7xx has these with other offsets, which are not in this table
+LATER = ("lock", "unlock")  # came with a7xx
 
 PREFIXES = {
     "{flow}": "{sy}{ss}{eq}{jp}",
@@ -117,4 +120,5 @@ BARRIER = """
 {sy}{ss}{jp}{name}.{duration}  | 61+3:7 | sy ss jp | duration=duration@51+1 | 55+4 sleep=2
 {sy}{ss}{jp}{name}             | 61+3:7 | sy ss jp | | 55+4 icinv=3
 {sy}{ss}{jp}{name}.{scope}     | 61+3:7 | sy ss jp | scope=scope@51+1 | 55+4 dccln=4 dcinv=5 dcflu=6
+{sy}{ss}{jp}{name}             | 61+3:7 55+4:7 | sy ss jp | | 45+10 lock=528 unlock=592
 """

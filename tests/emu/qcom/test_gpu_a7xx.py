@@ -167,6 +167,14 @@ def test_sizes_and_linear_ids_in_short_groups_are_refused(bench7: Bench, ids: di
         bench7.submit(*dispatch7(change))
 
 
+def test_a_shader_may_end_as_mesas_do(core: Bench) -> None:
+    """Locks last: Mesa's compiler ends every compute shader of a7xx so."""
+    code = "shl.b r1.x, r0.x, 2\nadd.u r1.x, r1.x, c0.x\nmov.u32u32 r1.y, c0.y\nstg.u32 g[r1.x], r0.x, 1\n"
+    core.submit(*dispatch7({0xA9BC: put(core, code + "(sy)(ss)(jp)lock\nunlock\n")}))
+    assert core.faults == []
+    assert out(core, 64) == tuple(range(64))
+
+
 def test_instructions_that_a7xx_lays_out_in_another_way_are_refused_by_name(core: Bench) -> None:
     """ldg.a with the bits of a6xx: not what an a750 would do."""
     core.submit(*dispatch7({0xA9BC: put(core, "ldg.a.u32 r0.x, g[r2.x+(((r1.y<<2)+1)<<2)], 2\n", 6)}))

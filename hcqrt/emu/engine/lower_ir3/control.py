@@ -100,7 +100,7 @@ def bar(i: Lowering) -> None:
     i.emit("BAR", u.NO_REG, ZERO, ZERO, mod=u.BAR_SYNC, guard=ALWAYS)
 
 
-@lowers("fence", "icinv", "dccln", "dcinv", "dcflu")
+@lowers("fence", "icinv", "dccln", "dcinv", "dcflu", "lock", "unlock")
 def order(i: Lowering) -> None:
     """Nothing is cached here and nothing happens late."""
     i.no_effect("g", "l", "r", "w", "scope")
