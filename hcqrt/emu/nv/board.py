@@ -32,6 +32,8 @@ ENTRY_KEYS = (
 MAX_MINOR = 247
 PARTITION_CLASS = 0xC637  # AMPERE_SMC_PARTITION_REF
 CONFIDENTIAL_MODES = ("", "apm", "hcc", "not ready")
+# What a chip that can run so lists: NV_CONFIDENTIAL_COMPUTE; HOPPER_SEC2_WORK_LAUNCH_A to hide its memory
+CONFIDENTIAL_CLASSES = {"apm": 0xCB33, "not ready": 0xCB33, "hcc": 0xCBA2}
 
 
 @dataclass(eq=False)
@@ -106,6 +108,8 @@ def chip_of(entry: Mapping[str, Any]) -> Chip:
     changes["confidential"] = mode = str(entry.get("confidential", ""))
     if mode not in CONFIDENTIAL_MODES:
         raise ValueError(f"nv entry: confidential={mode!r} is not one of {', '.join(CONFIDENTIAL_MODES)}")
+    if mode and CONFIDENTIAL_CLASSES[mode] not in CHIPS[name].engine_classes:
+        raise ValueError(f"nv entry: {name} cannot be confidential={mode!r}")
     changes["mig"] = bool(entry.get("mig", False))
     if changes["mig"] and PARTITION_CLASS not in CHIPS[name].other_classes:
         raise ValueError(f"nv entry: {name} cannot be cut into instances")

@@ -208,6 +208,9 @@ def test_entries_that_are_wrong(machine: Machine) -> None:
     assert tuple(MODES) == CONFIDENTIAL_MODES
     with pytest.raises(ValueError, match="confidential='on' is not one of"):
         machine({"chip": "sm_90", "confidential": "on"})
+    for chip, mode in (("sm_75", "apm"), ("sm_80", "hcc"), ("sm_89", "hcc")):
+        with pytest.raises(ValueError, match=f"{chip} cannot be confidential='{mode}'"):
+            machine({"chip": chip, "confidential": mode})
     with pytest.raises(ValueError, match="sm_75 cannot be cut into instances"):
         machine({"chip": "sm_75", "mig": True})
     with pytest.raises(ValueError, match="unknown key nvlinks; known are"):
