@@ -111,6 +111,11 @@ class RingChannel(ABC):
         return self._submit_piece(words)
 
     def _submit_piece(self, words: Sequence[int]) -> int:
+        self._kick(*self._fill_piece(words))
+        return self.submitted
+
+    def _fill_piece(self, words: Sequence[int]) -> tuple[int, int]:
+        """Put words and those of the next progress value into the ring; their address and number."""
         self._make_room()
         progress = self.submitted + 1
         whole = [*words, *self.progress_words(progress)]
@@ -119,8 +124,7 @@ class RingChannel(ABC):
         struct.pack_into(f"<{len(whole)}I", ring.mv, offset, *whole)
         ring.segment.fence = progress
         self.check_place(ring.va + offset, len(whole))
-        self._kick(ring.va + offset, len(whole))
-        return progress
+        return ring.va + offset, len(whole)
 
     def _submit_pieces(self, words: Sequence[int], limit: int) -> int:
         """Split between commands. All words and sizes are checked before the first piece runs."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 IB_WORDS_MAX = 0xFFFFF  # what the driver takes of one indirect buffer
 OUTSTANDING_MAX = 48  # the driver's queue of a context has 49 entries where it is smallest; full, it sleeps for 10 s
 GPUADDR_OFFSET = structs.kgsl_command_object.gpuaddr.offset  # gpuaddr and size follow each other
+OBJECT_BYTES = ctypes.sizeof(structs.kgsl_command_object)
 HALF_U32 = 1 << 31
 CLAIMS = 64  # more than can be outstanding
 
@@ -47,14 +48,16 @@ class QCOMChannel(RingChannel):
     def __init__(self, dev: QCOMDevice, context: int, *, progress: HCQSignal, cmd_bytes: int, entries: int) -> None:
         super().__init__(dev, progress=progress, cmd_bytes=cmd_bytes, room=min(entries - 1, OUTSTANDING_MAX))
         self.context = context
-        self._object = structs.kgsl_command_object(flags=consts.KGSL_CMDLIST_IB)
+        self._objects = (structs.kgsl_command_object * 2)()  # nearly always only the first is used
+        for item in self._objects:
+            item.flags = consts.KGSL_CMDLIST_IB
         self._command = structs.kgsl_gpu_command(
-            cmdlist=ctypes.addressof(self._object),
-            cmdsize=ctypes.sizeof(self._object),
+            cmdlist=ctypes.addressof(self._objects),
+            cmdsize=OBJECT_BYTES,
             numcmds=1,
             context_id=context,
         )
-        self._bytes = memoryview((ctypes.c_char * ctypes.sizeof(self._object)).from_buffer(self._object)).cast("B")
+        self._bytes = memoryview((ctypes.c_char * (2 * OBJECT_BYTES)).from_buffer(self._objects)).cast("B")
         self._place: Callable[..., None] = struct.Struct("<2Q").pack_into
         self._argument = ctypes.addressof(self._command)
         self._ioctl: Callable[[int, int], int] = dev.kgsl.fd.ioctl
@@ -98,9 +101,20 @@ class QCOMChannel(RingChannel):
         self._full_at = self.submitted + self._room
 
     def submit_bound_again(self, bound: BoundSegment, last: int) -> int:
-        if lo32(self.submitted) >= U32_MAX - 1:  # it may take two submissions, of which only the second stores progress
-            self._start_over()
-        return super().submit_bound_again(bound, last)
+        """As the base class, but always one submission, of two buffers where the bound words store an old progress.
+
+        The driver retires each submission: one that stores no progress would look like work that was dropped.
+        """
+        if self.retired >= last or not bound.body_words:
+            return super().submit_bound_again(bound, last)
+        va, nwords = self._fill_piece(())
+        self._place(self._bytes, OBJECT_BYTES + GPUADDR_OFFSET, va, 4 * nwords)
+        self._command.numcmds = 2
+        try:
+            self._kick(bound.va, bound.body_words)
+        finally:
+            self._command.numcmds = 1
+        return self.submitted
 
     def _kick(self, va: int, nwords: int) -> None:
         """Order: words, cleaned imports, fence, ioctl."""

@@ -176,6 +176,35 @@ def test_a_bound_queue_runs_again_while_it_is_in_flight(qcom, adreno, buffer):
     queue.close()
 
 
+def test_a_bound_queue_that_runs_again_is_one_submission_each(qcom, adreno, buffer):
+    """The driver retires every submission: one that stores no progress would look like work that it dropped."""
+    gate, before = qcom.new_signal(), len(submissions(adreno))
+    queue = qcom.compute_queue().wait(gate, 1).q(*mem_write(buffer.va_addr, 3)).bind(qcom)
+    for _ in range(3):
+        queue.submit(qcom)
+    assert [call[4]["numcmds"] for call in submissions(adreno)[before:]] == [1, 2, 2]
+    assert qcom.channel.submitted == len(submissions(adreno))
+    gate.value = 1
+    qcom.channel.wait_progress(qcom.channel.submitted)
+    queue.submit(qcom)  # not in flight: its own words store the progress
+    assert submissions(adreno)[-1][4]["numcmds"] == 1
+    queue.close()
+
+
+def test_health_checks_while_a_bound_queue_runs_again_and_again_find_no_fault(machine):
+    """With a GPU of its own thread, which may stand between any two of its steps when the driver is asked."""
+    system = machine((), qcom="a630", threads=2)
+    with hcqrt.open_device("QCOM", system) as dev:
+        queue = dev.compute_queue().memory_barrier().bind(dev)
+        for _ in range(200):
+            for _ in range(3):
+                queue.submit(dev)
+            while dev.channel.retired < dev.channel.submitted:
+                dev.check_health()
+        queue.close()
+    system.close()
+
+
 # waiting
 
 

@@ -85,7 +85,7 @@ def test_signals_hold_32_bits(qcom):
 
 @pytest.mark.parametrize("left", [0, 1, 2, 3, 4])
 def test_a_bound_queue_in_flight_goes_over_the_wrap(qcom, buffer, left):
-    """Running it again may take two submissions, of which only the second stores the progress."""
+    """Running it again takes two buffers, of which only the second stores the progress."""
     gate = qcom.new_signal()
     queue = qcom.compute_queue().wait(gate, 1).q(*mem_write(buffer.va_addr, 3)).bind(qcom)
     set_counters(qcom, (1 << 32) - 1 - left)
