@@ -117,6 +117,17 @@ def test_instructions_of_fixed_latency_set_no_scoreboard() -> None:
         assert inst.sched.stall >= 12
 
 
+def test_what_has_a_fixed_latency_depends_on_the_chip() -> None:
+    """As the compilers' code shows: ptxas for Hopper stalls after doubles, Blackwell's uniform loads are waited for."""
+    for sm, line, waits in (
+        (86, "DADD R4, R2, R6", True), (90, "DADD R4, R2, R6", False), (100, "DADD R4, R2, R6", True),
+        (90, "ULDC UR4, c[0x0][0x0]", False), (120, "LDCU UR4, c[0x0][0x4]", True),
+    ):  # fmt: skip
+        inst = assemble_instructions(f"{line}\nEXIT", sm)[0]
+        assert (inst.sched.write_barrier != NO_BARRIER) == waits, (sm, line)
+        assert waits or inst.sched.stall == 15
+
+
 def test_nothing_is_in_flight_at_a_branch() -> None:
     code = assemble_instructions("top: LDG.E R4, [R2]\nISETP.EQ.AND P0, PT, R0, RZ, PT\n@P0 BRA top\nEXIT", 86)
     wanted = 1 << code[0].sched.write_barrier | 1 << code[0].sched.read_barrier

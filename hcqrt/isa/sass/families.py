@@ -22,17 +22,22 @@ class Family:
     shows_descriptors: bool = False
     # The text shows RZ as the 64-bit base of an address that has a uniform register.
     shows_zero_pairs: bool = True
+    # Instructions that need a scoreboard here and elsewhere do not, and the other way round (schedule.py).
+    variable_latency: frozenset[str] = frozenset()
+    fixed_latency: frozenset[str] = frozenset()
     # Enumerations (names.py) that have other values here than their usual ones.
     enums: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 TURING_ENUMS = {name: f"{name}_75" for name in ("order_load", "order_store", "order_atomic")}
+FAST_DOUBLES = frozenset(["DADD", "DMUL", "DFMA", "DSETP"])
+SLOW_UNIFORM = frozenset(["LDCU", "UFLO"])
 FAMILIES = (
     Family((75,), 63, 6, shows_zero_pairs=False, enums=TURING_ENUMS),
     Family((80, 86, 87, 89), 63, 6),
-    Family((90,), 63, 6, far_targets=True, shows_descriptors=True),
-    Family((100, 103), 255, 8, far_targets=True, shows_descriptors=True),
-    Family((120, 121), 255, 8, far_targets=True, shows_descriptors=True),
+    Family((90,), 63, 6, far_targets=True, shows_descriptors=True, fixed_latency=FAST_DOUBLES),
+    Family((100, 103), 255, 8, far_targets=True, shows_descriptors=True, variable_latency=SLOW_UNIFORM),
+    Family((120, 121), 255, 8, far_targets=True, shows_descriptors=True, variable_latency=SLOW_UNIFORM),
 )
 CHIPS = tuple(chip for known in FAMILIES for chip in known.chips)
 

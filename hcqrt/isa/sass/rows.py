@@ -78,16 +78,21 @@ MEMORY_KINDS = {
     "M": MemSlot(""),
     "ML": MemSlot("", offset_lsb=32, offset_width=32),
     "MU": MemSlot("", wide_bit=90, descriptor_bit=76),
+    "MV": MemSlot("", wide_bit=90),
     "MA": MemSlot("", ureg_lsb=64, wide_bit=70, descriptor_bit=71),
     "MR": MemSlot("", ureg_lsb=64, wide_bit=90, descriptor_bit=71),
+    "MB": MemSlot("", ureg_lsb=64, wide_bit=63, descriptor_bit=76, offset_width=23),
+    "MC": MemSlot("", ureg_lsb=64, wide_bit=90, descriptor_bit=81),
+    "MD": MemSlot("", ureg_lsb=64, wide_bit=63, descriptor_bit=90, offset_width=23),
     "MX": MemSlot("", scale_lsb=78),
     "MY": MemSlot("", scale_lsb=78),
     "MS": MemSlot("", select=UNIFORM_BIT),
     "MG": MemSlot("", base_lsb=16, offset_lsb=44, offset_width=20),
+    "MI": MemSlot("", ureg_lsb=64, wide_bit=83, descriptor_bit=76, offset_lsb=32, offset_width=12),
     "MH": MemSlot("", ureg_lsb=64, wide_bit=70, descriptor_bit=76, offset_lsb=32, offset_width=12),
 }
 # Rows whose address always has a uniform register: bit 91 is fixed to 1.
-ALWAYS_UNIFORM = ("MU", "MA", "MR", "MY", "MH")
+ALWAYS_UNIFORM = ("MU", "MV", "MA", "MB", "MC", "MD", "MR", "MY", "MH", "MI")
 
 
 def _memory(kind: str, lsb: int, name: str, shown: str | None, family: Family) -> MemSlot:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from .families import family
 from .model import (
     NO_BARRIER,
     PT,
@@ -33,14 +34,14 @@ SLOW_STALL = 15
 SCOREBOARD_STALL = 4  # a scoreboard counts up only some cycles after issue
 SCOREBOARDS = 6
 
-# Instructions whose latency is not fixed.
+# Instructions whose latency is not fixed, on most chips: `Family` names the exceptions.
 VARIABLE = frozenset([
-    "LDG", "STG", "LD", "ST", "LDL", "STL", "LDS", "STS", "ATOMS", "ATOMG", "ATOM", "RED", "LDGSTS", "LDSM",
+    "LDG", "STG", "LD", "ST", "LDL", "STL", "LDS", "STS", "ATOMS", "ATOMG", "ATOM", "RED", "REDG", "LDGSTS", "LDSM",
     "LDC", "QSPC", "CCTL", "MEMBAR", "ERRBAR", "S2R", "S2UR", "R2UR", "REDUX", "MATCH", "SHFL", "MUFU", "F2F",
     "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK", "DADD", "DMUL", "DFMA", "DSETP", "B2R", "BMOV", "BAR",
 ])  # fmt: skip
-# Fixed latency, but longer than arithmetic.
-SLOW = frozenset(["CS2R", "VOTE", "IDP.4A", "IDP.2A.LO", "IDP.2A.HI"])
+# Fixed latency, but longer than arithmetic; the doubles where they are not variable.
+SLOW = frozenset(["CS2R", "VOTE", "IDP.4A", "IDP.2A.LO", "IDP.2A.HI", "DADD", "DMUL", "DFMA", "DSETP"])
 # Instructions that end a stretch of code: everything in flight is waited for.
 FENCES = frozenset([
     "BRA", "BRX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "BAR", "YIELD", "NANOSLEEP",
@@ -132,10 +133,15 @@ class Flight:
         return number
 
 
+def is_variable(inst: Instruction) -> bool:
+    own = family(inst.sm)
+    return inst.mnemonic in own.variable_latency or inst.mnemonic in VARIABLE - own.fixed_latency
+
+
 def _stall(inst: Instruction, results: Iterable[Resource]) -> int:
     if inst.mnemonic in FENCES:
         return SLOW_STALL
-    if inst.mnemonic in VARIABLE:
+    if is_variable(inst):
         return SCOREBOARD_STALL
     if any(file != "R" for file, _ in results) or inst.mnemonic in SLOW:
         return SLOW_STALL
@@ -148,7 +154,7 @@ def _one(inst: Instruction, flight: Flight, urz: int, block_start: bool) -> Inst
     sources, results = read(inst, urz), written(inst, urz)
     wait = flight.wait_for(sources, results, block_start or inst.mnemonic in FENCES)
     write_barrier = read_barrier = NO_BARRIER
-    if inst.mnemonic in VARIABLE:
+    if is_variable(inst):
         if results:
             write_barrier = flight.take()
             flight.writes[write_barrier] |= results

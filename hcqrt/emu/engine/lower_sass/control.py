@@ -7,6 +7,7 @@ from .. import uops as u
 from .lowering import ZERO, Lowering, PredSource, Source, immediate, lowers
 
 INSTRUCTION_BYTES = 16
+ALL_LANES = 0xFFFF_FFFF
 PLOP3_BOTH = 0xC0  # p and p2, whatever p3
 # Special registers by number; the numbers without an entry are refused.
 SPECIAL = {
@@ -157,7 +158,7 @@ def bmov(i: Lowering) -> None:
 @lowers("WARPSYNC")
 def warpsync(i: Lowering) -> None:
     i.unset("EXCLUSIVE")
-    mask = i.arg("mask")
+    mask = i.optional("mask") or Imm(ALL_LANES)
     source = immediate(mask.value) if isinstance(mask, (Imm, Num)) else i.source(mask)
     guard = condition(i)
     i.emit("WARPSYNC", u.NO_REG, source, guard=guard)

@@ -38,6 +38,7 @@ def hmul2(i: Lowering) -> None:
 
 @lowers("HFMA2")
 def hfma2(i: Lowering) -> None:
+    i.no_effect("unused")
     i.unset("F32")
     i.unset("FMZ")
     flags, clamp = flags_of(i), i.flag("RELU")

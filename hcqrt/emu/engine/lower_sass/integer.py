@@ -54,6 +54,12 @@ def iadd3(i: Lowering) -> None:
     i.emit("ADD3", i.dst("d"), a, b, c, imm=x + y + z, pd=i.pdst("pd"), pd2=i.pdst("pd2"), p=p, p2=p2)
 
 
+@lowers("VIADD")
+def viadd(i: Lowering) -> None:
+    (a, x), (b, y) = negatable(i, "a", False), negatable(i, "b", False)
+    i.emit("ADD3", i.dst("d"), a, b, ZERO, imm=x + y)
+
+
 @lowers("LEA", "ULEA")
 def lea(i: Lowering) -> None:
     extended, high, sign_extended = i.flag("X"), i.flag("HI"), i.flag("SX32")
@@ -97,6 +103,13 @@ def imnmx(i: Lowering) -> None:
     i.no_pred("pd", "pd2")
     i.unread_pred("ps2")
     i.emit("IMNMX", i.dst("d"), i.word("a"), i.word("b"), flags=i.mod("sign", SIGN), p=i.pred("ps"))
+
+
+@lowers("VIMNMX")
+def vimnmx(i: Lowering) -> None:
+    i.no_pred("pd", "pd2")
+    flags = i.mod("type", {"": u.SIGNED, "S32": u.SIGNED, "U32": 0})
+    i.emit("IMNMX", i.dst("d"), i.word("a"), i.word("b"), flags=flags, p=i.pred("ps"))
 
 
 @lowers("PRMT", "UPRMT")

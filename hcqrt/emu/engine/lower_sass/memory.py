@@ -11,7 +11,7 @@ WIDTHS = {
 }  # fmt: skip
 WORDS = {u.W_64: 2, u.W_128: 4}
 SPACES = {
-    "LDG": u.S_GLOBAL, "STG": u.S_GLOBAL, "ATOMG": u.S_GLOBAL, "RED": u.S_GLOBAL,
+    "LDG": u.S_GLOBAL, "STG": u.S_GLOBAL, "ATOMG": u.S_GLOBAL, "RED": u.S_GLOBAL, "REDG": u.S_GLOBAL,
     "LD": u.S_GENERIC, "ST": u.S_GENERIC, "LDS": u.S_SHARED, "STS": u.S_SHARED, "ATOMS": u.S_SHARED,
     "LDL": u.S_LOCAL, "STL": u.S_LOCAL,
 }  # fmt: skip
@@ -68,7 +68,7 @@ def store(i: Lowering) -> None:
     i.emit("ST", u.NO_REG, a, b, data, flags=flags, imm=offset, width=width, space=space)
 
 
-@lowers("ATOMG", "RED", "ATOMS")
+@lowers("ATOMG", "RED", "REDG", "ATOMS")
 def atomic(i: Lowering) -> None:
     i.no_effect(*HINTS, "unused")
     i.no_pred("pd")
@@ -79,7 +79,7 @@ def atomic(i: Lowering) -> None:
     words, width = (2, u.W_64) if wide else (1, u.W_32)
     a, b, flags, offset = address(i, "addr", space)
     sources = [i.source(i.arg(name), words) for name in (("cmp", "data") if operation == u.AT_CAS else ("data",))]
-    d = u.NO_REG if i.instruction.mnemonic == "RED" else i.dst("d", words)
+    d = u.NO_REG if i.instruction.mnemonic in ("RED", "REDG") else i.dst("d", words)
     flags |= u.WIDE if wide else 0
     mod = operation | kind << u.ATOMIC_TYPE_SHIFT
     i.emit("ATOM", d, a, b, *sources, flags=flags, imm=offset, width=width, space=space, mod=mod)
@@ -117,7 +117,7 @@ def load_constant(i: Lowering) -> None:
     i.emit("LD", d, index, ZERO, immediate(operand.bank), imm=operand.offset, width=width, space=u.S_CONST)
 
 
-@lowers("MEMBAR", "ERRBAR", "CCTL", "LDGDEPBAR", "DEPBAR")
+@lowers("MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "LDGDEPBAR", "DEPBAR")
 def memory_order(i: Lowering) -> None:
     """Accesses happen in program order and at once, so there is nothing to wait for or to flush."""
     i.no_effect("kind", "scope", "cache", "op", "E")
