@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hcqrt.bits import align_down, align_up
 from hcqrt.core.sints import lo_hi
 from hcqrt.fileio import FileIOInterface
+from hcqrt.ioctl import ioctl_error
 from hcqrt.mmio import MMIOInterface
 from hcqrt.qcom import pm4
 from hcqrt.qcom.kgsl import KgslClient
@@ -126,7 +127,10 @@ class DmaBufImport(Import):
 
     def map(self) -> MMIOInterface:
         if self._mapping is None:
-            self._mapping = self._file.mmap(self.nbytes)
+            try:
+                self._mapping = self._file.mmap(self.nbytes)
+            except OSError as error:  # not every exporter lets the host map its buffers
+                raise ioctl_error("mmap", self._file.path, error, f"{self.nbytes} bytes; see ulimit -v") from error
         return self._mapping
 
     def host(self) -> memoryview:
@@ -147,7 +151,11 @@ def import_dmabuf(client: KgslClient, fd: int, nbytes: int, *, mapped: bool) -> 
     """Import the first `nbytes` of a dma-buf; the caller keeps `fd`. Nothing stays open when this fails."""
     if nbytes <= 0:
         raise ValueError(f"a buffer needs at least 1 byte, got {nbytes}")
-    item = DmaBufImport(client, FileIOInterface(f"dma-buf {fd}", os.dup(fd), client.system.libc), nbytes)
+    try:
+        own = os.dup(fd)
+    except OSError as error:
+        raise ioctl_error("dup", f"dma-buf {fd}", error, "give a file descriptor that is open") from error
+    item = DmaBufImport(client, FileIOInterface(f"dma-buf {fd}", own, client.system.libc), nbytes)
     try:
         item.cpu = item.map() if mapped else None
     except BaseException:

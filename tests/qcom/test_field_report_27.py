@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import mmap
 import os
@@ -268,9 +269,26 @@ def test_a_dma_buf_that_is_too_small_or_none_is_refused(qcom, adreno):
     with pytest.raises(ValueError, match="at least 1 byte"):
         qcom.import_dmabuf(fd, 0)
     os.close(fd)
-    with pytest.raises((DriverError, OSError)):
-        qcom.import_dmabuf(fd, 4096)
+    for closed in (fd, -1):
+        with pytest.raises(DriverError, match=rf"dup on dma-buf {closed}: .*\[EBADF\].*descriptor that is open"):
+            qcom.import_dmabuf(closed, 4096)
     assert len(adreno.live_objects()) == before and len(os.listdir("/proc/self/fd")) == fds
+
+
+def test_a_dma_buf_that_the_host_cannot_map_says_so(qcom, adreno):
+    fd = dma_buf(4096)
+    before = len(adreno.live_objects())
+    memory = qcom.import_dmabuf(fd, 4096)
+    os.close(fd)
+
+    def refuse(*args, **options):
+        raise OSError(errno.ENODEV, "no such device")
+
+    memory.memory._file.mmap = refuse
+    with pytest.raises(DriverError, match=r"mmap on dma-buf \d+: .*\[ENODEV\]; 4096 bytes"):
+        memory.copyout()
+    memory.close()
+    assert len(adreno.live_objects()) == before
 
 
 def test_the_mapping_of_a_gpu_buffer_cannot_be_imported(qcom):
