@@ -44,8 +44,9 @@ def descriptor_banks(cp: CommandProcessor, config: Config) -> Descriptors:
     check_counts(cp, config)
     if not (config.textures or config.samplers or config.images or cp.state.tables[UBOS]):
         return Descriptors({}, (), (), (), 0)
-    textures = decoded(cp, TEXTURES, config.textures, lambda raw: images.decode_image(raw, False))
-    writable = decoded(cp, IBOS, config.images, lambda raw: images.decode_image(raw, True))
+    idle_d1 = cp.generation.idle_d1
+    textures = decoded(cp, TEXTURES, config.textures, lambda raw: images.decode_image(raw, False, idle_d1))
+    writable = decoded(cp, IBOS, config.images, lambda raw: images.decode_image(raw, True, idle_d1))
     samplers = decoded(cp, SAMPLERS, config.samplers, images.decode_sampler)
     for image in (*textures, *writable):
         cp.space.pieces(image.va, image.nbytes, READ)  # the whole image: pitch and size must suit its memory

@@ -51,6 +51,7 @@ class Generation:
     tile_heights: tuple[tuple[int, int], ...] = ()  # (divisor of the local size in y, height of a tile of groups)
     loads_code: bool = True  # CP_LOAD_STATE6 may fill the instruction cache ahead
     compute_thread: int | None = None  # which CP_THREAD_CONTROL must have chosen
+    idle_d1: int = 0  # bits of a texture's d1 that mean nothing to linear images
 
 
 THREAD_SIZES = ("THREADSIZE", "HLSQ_CS_CNTL_1", "SP_CS_CTRL_REG0")
@@ -106,5 +107,6 @@ A7XX = Generation(
     last_size="HLSQ_CS_LAST_LOCAL_SIZE",
     tile_heights=((8, 3), (4, 5), (2, 9), (1, 17)),
     loads_code=False,
+    idle_d1=1 << 31,  # MUTABLEEN: views in other formats share the compression
     compute_thread=adreno.ENUMS["cp_thread"]["CP_SET_THREAD_BR"],
 )  # fmt: skip

@@ -80,14 +80,17 @@ def refuse(what: str, text: str) -> Refused:
 
 
 @functools.lru_cache(maxsize=1024)
-def decode_image(raw: bytes, writable: bool) -> Image:
-    """A descriptor of 64 bytes. Raises Refused, whose text says what is wrong with which dword."""
+def decode_image(raw: bytes, writable: bool, idle_d1: int = 0) -> Image:
+    """A descriptor of 64 bytes. Raises Refused, whose text says what is wrong with which dword.
+
+    `idle_d1`: bits of d1 above the extents that the generation has, and that mean nothing to a linear image.
+    """
     d = struct.unpack("<16I", raw)
     shape = decode_shape(d, writable)
     for index, word in enumerate(d):
         if index > LAST_IDLE_WORD and word:
             raise refuse(f"d{index} = {word:#x}", "no field is known there")
-    for name, value in (("d1", d[1] >> 30), ("d3", d[3] >> 29), ("d5", d[5] >> 30)):
+    for name, value in (("d1", (d[1] & ~idle_d1) >> 30), ("d3", d[3] >> 29), ("d5", d[5] >> 30)):
         if value:
             raise refuse(name, f"upper bits {value:#x} are in no known field")
     if bits(d[3], 28, 28) or bits(d[3], 27, 27):
