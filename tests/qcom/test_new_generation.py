@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_smoke_chips import passes
+from test_qcom_smoke_chips import passes
 
 import hcqrt
 from hcqrt.autogen.qcom import a7xx as table
