@@ -141,6 +141,8 @@ def check_local_memory(engine: ComputeEngine, qmd: Qmd, qmd_va: int) -> None:
 def complete(engine: ComputeEngine, qmd: Qmd, qmd_va: int) -> None:
     for item in qmd.releases:
         what = f"QMD at {qmd_va:#x}: RELEASE{item.slot}"
+        if engine.caches.enabled and not (qmd.membar or item.membar):
+            raise Refused(GR_EXCEPTION, f"{what}: no membar before it, so nobody may rely on what the grid wrote")
         write_record(
             engine.channel,
             what,

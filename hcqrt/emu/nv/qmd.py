@@ -10,6 +10,7 @@ from hcqrt.emu.nv.trouble import GR_EXCEPTION, Refused
 
 GRID_CTA = 2  # QMD_TYPE of a plain grid
 TRAP_NONE, TRAP_UNCONDITIONAL = 0, 1
+L1_SYSMEMBAR = 1  # CWD_MEMBAR_TYPE
 SCHEDULE, INVALIDATE_COPY_SCHEDULE = 1, 3  # DEPENDENT_QMD0_ACTION
 PREFETCH_UNIT_SHIFT = 8
 
@@ -36,6 +37,7 @@ class QmdRelease:
     reduction: int | None
     reduction_signed: bool
     interrupt: bool
+    membar: bool  # what the grid wrote is visible to the host before this record is
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Qmd:
     dependent: tuple[int, int] | None  # address of another QMD, action
     invalidate_instructions: bool
     invalidate_constants: bool
+    membar: bool  # every block makes what it wrote visible to the host
 
 
 @lru_cache(maxsize=64)
@@ -100,6 +103,7 @@ def decode_qmd(raw: bytes, number: int, va: int) -> Qmd:
         dependent=decode_dependent(place, whole, va),
         invalidate_instructions=bool(get("INVALIDATE_INSTRUCTION_CACHE")),
         invalidate_constants=bool(get("INVALIDATE_SHADER_CONSTANT_CACHE")),
+        membar=get("CWD_MEMBAR_TYPE") == L1_SYSMEMBAR,
     )
 
 
@@ -127,8 +131,8 @@ def release_field(place: Layout, whole: int, slot: int, name: str) -> int:
     own = f"RELEASE{slot}_{name}"
     wide = f"RELEASE_SEMAPHORE{slot}_{name.replace('ADDRESS', 'ADDR')}"
     array = f"RELEASE_{name}"
-    if own not in place.spans and place.spans.get(array, (0, 0, 0))[2]:
-        return place.get(whole, array, index=slot)
+    if own not in place.spans and array in place.spans:  # V02 has one RELEASE_MEMBAR_TYPE for both
+        return place.get(whole, array, index=slot if place.spans[array][2] else 0)
     others = {"ENABLE": f"SEMAPHORE_RELEASE_ENABLE{slot}", "PAYLOAD_LOWER": f"RELEASE{slot}_PAYLOAD"}
     return place.get(whole, own, wide, others.get(name, own), default=0)
 
@@ -158,6 +162,7 @@ def decode_releases(place: Layout, whole: int, va: int) -> tuple[QmdRelease, ...
                 reduction=get("REDUCTION_OP") if get("REDUCTION_ENABLE") else None,
                 reduction_signed=bool(get("REDUCTION_FORMAT")),
                 interrupt=trap == TRAP_UNCONDITIONAL,
+                membar=bool(get("MEMBAR_TYPE")),
             )
         )
     return tuple(found)

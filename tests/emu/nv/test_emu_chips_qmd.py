@@ -10,7 +10,7 @@ import pytest
 from gpu_bench import CODE_VA, CONST_VA, DATA_VA, LOCAL_WINDOW, QMD_VA, SHARED_WINDOW, Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from qmd_words import put, qmd
+from qmd_words import qmd
 from qmd_words_long import BITS, long_qmd
 
 from hcqrt.emu.nv.qmd import decode_qmd
@@ -167,45 +167,6 @@ def test_ampere_windows_reach_sixteen_mebibytes() -> None:
     bench.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "largest", "runs", "refused"),
-    [
-        ("sm_75", 0xC5C0, 0x11, 0x10000, 0x10100),
-        ("sm_80", 0xC6C0, 0x2A, 164 << 10, (164 << 10) + 128),
-        ("sm_86", 0xC7C0, 0x1A, 100 << 10, (100 << 10) + 128),
-        ("sm_87", 0xC7C0, 0x2A, 164 << 10, (164 << 10) + 128),
-        ("sm_89", 0xC9C0, 0x1A, 100 << 10, (100 << 10) + 128),
-    ],
-)
-def test_shared_memory_of_older_chips(name: str, number: int, largest: int, runs: int, refused: int) -> None:
-    bench = Bench(name)
-    config = (largest, largest, largest)
-    channel = bench.channel(classes=(number,), channel_class=bench.gpu.chip.channel_classes[-1])
-    # PCAS_B everywhere: Turing has no other
-    words = [*setup_words(number), 0x200120AD, QMD_VA >> 8, 0x200120AF, 3]
-    for shared, works in ((runs, True), (refused, False)):
-        bench.space.write(QMD_VA, v02_03(shared, config) if number == 0xC5C0 else qmd(shared=shared, config=config))
-        if works:
-            bench.submit(channel, *words)
-        else:
-            with pytest.raises(EmulatorRefusal, match=f"{refused:#x} is over {runs:#x}"):
-                bench.submit(channel, *words)
-    assert [job.shared_bytes for job in bench.launches] == [runs]
-    bench.close()
-
-
-def v02_03(shared: int, config: tuple[int, int, int]) -> bytes:
-    """nv-engine.md §5, first column."""
-    whole = 0
-    for msb, lsb, value in (
-        (583, 580, 2), (579, 576, 3), (415, 384, 1), (431, 416, 1), (463, 448, 1), (607, 592, 32), (623, 608, 1),
-        (639, 624, 1), (656, 648, 16), (1567, 1536, CODE_VA), (561, 544, shared), (568, 562, config[0]),
-        (663, 657, config[1]), (575, 569, config[2]), (369, 368, 1), (378, 378, 1),
-    ):  # fmt: skip
-        whole = put(whole, msb, lsb, value)
-    return whole.to_bytes(256, "little")
-
-
 def test_hopper_takes_amperes_descriptor_too() -> None:
     bench = Bench("sm_90")
     launch(bench, qmd(config=(5, 5, 0x3A)))
@@ -221,6 +182,36 @@ def test_blackwell_takes_version_4_1_and_no_older_one(number: int) -> None:
     for old in (long_qmd(4), qmd(), long_qmd(5, minor=1)):
         with pytest.raises(Refused, match=f"is not one of class {number:#x}"):
             decode_qmd(old, number, QMD_VA)
+
+
+# class, chip, and the descriptor with a release: bits of CWD_MEMBAR_TYPE and of the release's own membar
+MEMBARS = [
+    (0xC7C0, "sm_86", (369, 368), 819),
+    (0xCBC0, "sm_90", (1137, 1136), 323),
+    (0xCDC0, "sm_100", (625, 624), 291),
+]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(("grid", "own"), [(0, 0), (3, 0), (1, 0), (0, 1)])
+@pytest.mark.parametrize(("number", "chip", "grid_bits", "own_bit"), MEMBARS)
+def test_a_release_wants_a_membar_before_it(
+    number: int, chip: str, grid_bits: tuple[int, int], own_bit: int, grid: int, own: int, check: bool
+) -> None:
+    """0: none, 1: for the host, 3: for the GPU alone, which tells the host nothing."""
+    bench = Bench(chip, check_caches=check)
+    fields = {
+        "releases": {0: {"va": DATA_VA, "payload": 5, "structure": 0, "payload64": 1}},
+        "raw": ((*grid_bits, grid), (own_bit, own_bit, own)),
+    }
+    raw = qmd(**fields) if number == 0xC7C0 else words(chip, **fields)  # type: ignore[arg-type]
+    if check and grid != 1 and not own:
+        with pytest.raises(EmulatorRefusal, match="RELEASE0: no membar before it"):
+            launch(bench, raw, number=number)
+    else:
+        launch(bench, raw, number=number)
+    assert bench.u64(DATA_VA) == (0 if check and grid != 1 and not own else 5)
+    bench.close()
 
 
 def test_a_payload_that_looks_like_an_older_version_is_none() -> None:
