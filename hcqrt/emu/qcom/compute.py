@@ -123,7 +123,7 @@ def start_dispatch(cp: CommandProcessor, name: str, groups: Dim3, local: Dim3 | 
         raise Refused(f"{name}: local size {local}, but {config.block} in HLSQ_CS_NDRANGE_0")
     check_grid(cp, name, groups, config, indirect=local is not None)
     cp.registers.values |= {
-        cp.registers.offset_of(f"HLSQ_CS_KERNEL_GROUP_{axis}"): n for axis, n in zip(AXES, groups, strict=True)
+        cp.registers.offsets[f"HLSQ_CS_KERNEL_GROUP_{axis}"]: n for axis, n in zip(AXES, groups, strict=True)
     }
     if 0 in groups:  # only the indirect packet may say so
         return

@@ -78,8 +78,8 @@ def single_words(generation: Generation) -> tuple[str, ...]:
 @functools.cache
 def words_that_count(generation: Generation) -> tuple[int, ...]:
     """Offsets of every register word that a configuration is made from."""
-    wide = [generation.registers[name][0] for name in WIDE]
-    return (*(generation.registers[name][0] for name in single_words(generation)), *wide, *(at + 1 for at in wide))
+    wide = [generation.offsets[name] for name in WIDE]
+    return (*(generation.offsets[name] for name in single_words(generation)), *wide, *(at + 1 for at in wide))
 
 
 def read_config(registers: RegisterFile, chip: EmuChip, lenient: bool) -> Config:

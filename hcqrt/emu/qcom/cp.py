@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hcqrt.emu.address_space import GpuAddressSpace
 from hcqrt.emu.qcom.compute import Dispatch
-from hcqrt.emu.qcom.packets import handler_of
+from hcqrt.emu.qcom.packets import no_handler, packets_of
 from hcqrt.emu.qcom.registers import RegisterFile
 from hcqrt.emu.qcom.state import LoadedState
 from hcqrt.emu.qcom.trouble import Blocked, Refused
@@ -71,6 +71,7 @@ class CommandProcessor:
     def __init__(self, gpu: Gpu, space: GpuAddressSpace) -> None:
         self.gpu, self.space = gpu, space
         self.generation = gpu.chip.generation
+        self.packets = packets_of(self.generation)
         self.registers = RegisterFile(gpu)
         self.state = LoadedState(gpu.chip, lenient=not gpu.strict, check=gpu.check_caches)
         self.marker: int | None = None  # mode of the last CP_SET_MARKER
@@ -142,7 +143,10 @@ class CommandProcessor:
         if kind == TYPE4:
             self.write_registers(target, words[at + 1 : after].tolist())
         else:
-            handler_of(self.generation, target, count)(self, words[at + 1 : after].tolist())
+            handler = self.packets.get(target)
+            if handler is None:
+                raise no_handler(self.generation, target, count)
+            handler(self, words[at + 1 : after].tolist())
         frame.position = after
 
     def write_registers(self, offset: int, values: Sequence[int]) -> None:

@@ -18,7 +18,7 @@ def event_of(cp: CommandProcessor, packet: str, payload: list[int], flags: int) 
     if not payload:
         raise Refused(f"{packet}: no dwords, it takes at least 1")
     word = payload[0]
-    name = cp.generation.events.name(word & EVENT_BITS)
+    name = cp.generation.events.names.get(word & EVENT_BITS, "unknown")
     what = f"{packet} = {word:#010x} (event {name}, {word & EVENT_BITS:#x})"
     if name == "unknown":
         raise Refused(f"{what}: not modelled")

@@ -5,6 +5,7 @@ Sources: qcom.md §2, §3 and §3.2; names and numbers are those of the generate
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,8 +26,9 @@ class Events:
     quiet: tuple[str, ...]
     invalidating: tuple[str, ...]  # those of them after which UCHE reads memory again
 
-    def name(self, number: int) -> str:
-        return next((name for name in (*self.stamps, *self.quiet) if self.numbers[name] == number), "unknown")
+    @functools.cached_property
+    def names(self) -> dict[int, str]:
+        return {self.numbers[name]: name for name in (*self.quiet, *self.stamps)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,10 @@ class Generation:
     loads_code: bool = True  # CP_LOAD_STATE6 may fill the instruction cache ahead
     compute_thread: int | None = None  # which CP_THREAD_CONTROL must have chosen
     idle_d1: int = 0  # bits of a texture's d1 that mean nothing to linear images
+
+    @functools.cached_property
+    def offsets(self) -> dict[str, int]:
+        return {name: offset for name, (offset, _) in self.registers.items()}
 
 
 THREAD_SIZES = ("THREADSIZE", "HLSQ_CS_CNTL_1", "SP_CS_CTRL_REG0")

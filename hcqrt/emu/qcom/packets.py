@@ -290,9 +290,6 @@ def packets_of(generation: Generation) -> dict[int, Handler]:
     return {opcodes[name]: handler for name, handler in BY_NAME.items() if name in opcodes}
 
 
-def handler_of(generation: Generation, opcode: int, count: int) -> Handler:
-    """What runs a packet. Raises Refused for those that are unknown, privileged, or for graphics."""
-    handler = packets_of(generation).get(opcode)
-    if handler is None:
-        raise Refused(f"packet {opcode_text(generation, opcode)} with {count} dwords is unknown here, or privileged")
-    return handler
+def no_handler(generation: Generation, opcode: int, count: int) -> Refused:
+    """The complaint about a packet that is unknown, privileged, or for graphics."""
+    return Refused(f"packet {opcode_text(generation, opcode)} with {count} dwords is unknown here, or privileged")

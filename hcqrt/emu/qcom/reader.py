@@ -18,7 +18,7 @@ class Reader:
         return unpack(self.generation.registers[name][1], self.values[name])
 
     def refuse(self, name: str, text: str) -> Refused:
-        return Refused(f"{name} ({self.generation.registers[name][0]:#x}) = {self.values[name]:#x}: {text}")
+        return Refused(f"{name} ({self.generation.offsets[name]:#x}) = {self.values[name]:#x}: {text}")
 
     def zero(self, name: str, *fields: str) -> None:
         found = self.fields(name)

@@ -82,15 +82,13 @@ class RegisterFile:
         self.values: dict[int, int] = {}
         self.configs: dict[tuple[int | None, ...], Any] = {}  # configurations already checked, by their registers
         self.invalidated = 0  # bits written to HLSQ_INVALIDATE_CMD and not yet carried out
-        self._invalidate = self.offset_of(INVALIDATE)
-        self._counter = self.offset_of(COUNTER)
-
-    def offset_of(self, name: str) -> int:
-        return self.generation.registers[name][0]
+        self.offsets = self.generation.offsets
+        self._invalidate = self.offsets[INVALIDATE]
+        self._counter = self.offsets[COUNTER]
 
     def text(self, name: str) -> str:
         """A register with its offset, for texts."""
-        return f"{name} ({self.offset_of(name):#x})"
+        return f"{name} ({self.offsets[name]:#x})"
 
     def write_many(self, offset: int, values: Sequence[int], busy: bool) -> None:
         """Consecutive registers. Raises Refused with offset and value; nothing is written then.
@@ -144,12 +142,12 @@ class RegisterFile:
         return [self.read(at) for at in range(offset, offset + count)]
 
     def written(self, name: str) -> bool:
-        return self.offset_of(name) in self.values
+        return self.offsets[name] in self.values
 
     def get(self, name: str) -> int:
         """A 32-bit register by name, zero when it was never written."""
-        return self.values.get(self.offset_of(name), 0)
+        return self.values.get(self.offsets[name], 0)
 
     def get64(self, name: str) -> int:
-        offset = self.offset_of(name)
+        offset = self.offsets[name]
         return self.values.get(offset, 0) | self.values.get(offset + 1, 0) << 32
