@@ -57,6 +57,7 @@ class RingChannel(ABC):
     WORDS_MAX: ClassVar[int]  # that one submission may have
     PROGRESS_WORDS: ClassVar[int]  # of `progress_words`
     PAYLOAD_FROM_END: ClassVar[int]  # the value's first word, counted from the end of `progress_words`
+    begin_words: tuple[int, ...] = ()  # in front of each piece of a queue
 
     def __init__(self, dev: HCQDevice, *, progress: HCQSignal, cmd_bytes: int, room: int) -> None:
         self.dev, self.progress, self._room = dev, progress, room
@@ -105,7 +106,7 @@ class RingChannel(ABC):
     def submit_words(self, words: Sequence[int]) -> int:
         """Copy words to command memory and run them; long queues go in several pieces. struct.error: not a u32."""
         self.dev.check_usable()
-        limit = min(self._cmd.segment_bytes // 4, self.WORDS_MAX) - self.PROGRESS_WORDS
+        limit = min(self._cmd.segment_bytes // 4, self.WORDS_MAX) - self.PROGRESS_WORDS - len(self.begin_words)
         if len(words) > limit:
             return self._submit_pieces(words, limit)
         return self._submit_piece(words)
@@ -118,7 +119,7 @@ class RingChannel(ABC):
         """Put words and those of the next progress value into the ring; their address and number."""
         self._make_room()
         progress = self.submitted + 1
-        whole = [*words, *self.progress_words(progress)]
+        whole = [*self.begin_words, *words, *self.progress_words(progress)]
         ring = self._cmd
         offset = ring.alloc(4 * len(whole))
         struct.pack_into(f"<{len(whole)}I", ring.mv, offset, *whole)

@@ -48,6 +48,7 @@ class QCOMChannel(RingChannel):
     def __init__(self, dev: QCOMDevice, context: int, *, progress: HCQSignal, cmd_bytes: int, entries: int) -> None:
         super().__init__(dev, progress=progress, cmd_bytes=cmd_bytes, room=min(entries - 1, OUTSTANDING_MAX))
         self.context = context
+        self.begin_words = dev.chip.arch.begin
         self._objects = (structs.kgsl_command_object * 2)()  # nearly always only the first is used
         for item in self._objects:
             item.flags = consts.KGSL_CMDLIST_IB

@@ -41,7 +41,7 @@ def dispatch(chip: Chip, shader: Shader, shape: Shape, place: Place, private: Pr
     """The words of one dispatch."""
     arch, reg = chip.arch, chip.arch.registers
     marker = pm4.payload("CP_SET_MARKER", 0, MODE=tables.ENUMS["a6xx_marker"]["RM6_COMPUTE"])
-    words = [*arch.begin, *pm4.command("CP_SET_MARKER", beyond_limits(chip, shader, shape, marker))]
+    words = pm4.command("CP_SET_MARKER", beyond_limits(chip, shader, shape, marker))
     words += write(reg.HLSQ_INVALIDATE_CMD(CS_STATE=1, CS_IBO=1))
     words += modes(chip, shader)
     words += pm4.wait_for_idle()

@@ -20,14 +20,17 @@ class QCOMComputeQueue(HWQueue):
 
     dev: Any
 
+    def __init__(self, dev: Any) -> None:
+        super().__init__(dev)
+        self.words += dev.chip.arch.begin  # a bound queue is a submission of its own
+
     def _channel(self, dev: Any) -> Channel:
         channel: Channel = dev.channel
         return channel
 
     def setup(self) -> Self:
         """Once per context: nothing that an earlier owner of the GPU left in its caches may be read."""
-        arch = self.dev.chip.arch
-        return self.q(*arch.begin, *arch.events.forget(), *pm4.wait_for_idle())
+        return self.q(*self.dev.chip.arch.events.forget(), *pm4.wait_for_idle())
 
     def wait(self, signal: HCQSignal, value: Sint) -> Self:
         low = self.dev.low_word(signal, as_sint(value))

@@ -41,6 +41,9 @@ WORKED = """
 """
 
 
+BR = [0x70970001, 0x08000001]  # CP_THREAD_CONTROL: rendering, no concurrent binning
+
+
 def words_of(chip=A750, shader=SHADER, groups=(2, 1, 1), local=(64, 1, 1), shared=0, private=0):
     place = Place(code=CODE, private=private, constants=((CONSTANTS, 0, 1),), **TABLES)
     layout = chip.private_layout(shader.private_bytes)
@@ -48,24 +51,23 @@ def words_of(chip=A750, shader=SHADER, groups=(2, 1, 1), local=(64, 1, 1), share
 
 
 def test_the_worked_dispatch_word_for_word():
-    assert words_of() + A7XX.events.release(SIGNAL, 1) == [int(word, 16) for word in WORKED.split()]
+    assert [*A7XX.begin, *words_of(), *A7XX.events.release(SIGNAL, 1)] == [int(word, 16) for word in WORKED.split()]
 
 
-def test_a_context_begins_with_the_rendering_thread_and_forgets():
-    """CP_THREAD_CONTROL: thread BR, no concurrent binning. 0x33: the number that invalidates."""
-    assert queue(A750).setup().words == [0x70970001, 0x08000001, 0x70460001, 0x33, 0x70268000]
+def test_a_queue_begins_on_the_rendering_thread_and_a_context_forgets():
+    assert queue(A750).setup().words == [*BR, 0x70460001, 0x33, 0x70268000]
 
 
 def test_a_barrier_writes_back_and_forgets_with_the_events_of_7xx():
     words = queue(A750).memory_barrier().words
-    assert words == [0x70460004, 0x08000031, 0x70000, 0x10, 0, 0x70460001, 0x33, 0x70928000, 0x70268000]
+    assert words == [*BR, 0x70460004, 0x08000031, 0x70000, 0x10, 0, 0x70460001, 0x33, 0x70928000, 0x70268000]
 
 
 def test_a_signal_stamps_the_clock_of_the_same_register():
     """CP_ALWAYS_ON_COUNTER is 0x980 on both: two registers, 64 bits."""
     words = queue(A750).signal(type("Signal", (), dict(value_va=SIGNAL, timestamp_va=SIGNAL + 8)), 3).words
     clock = [0x703E8003, 0x980 | 2 << 18 | 1 << 30, 0x50008, 0x10]
-    assert words == [0x70268000, *clock, 0x70928000, 0x70460004, 0x08000031, 0x50000, 0x10, 3]
+    assert words == [*BR, 0x70268000, *clock, 0x70928000, 0x70460004, 0x08000031, 0x50000, 0x10, 3]
 
 
 @pytest.mark.parametrize(("double", "nine", "eight"), [(False, 0, 0), (True, 1 << 9, 1 << 8)])

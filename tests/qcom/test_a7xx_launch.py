@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 
 import numpy as np
 import pytest
@@ -80,3 +81,36 @@ def test_limits_name_the_chip(seventh, ids):
             ids(buffer, global_size=(1, 1, 1), local_size=(1024, 2, 1))
         with pytest.raises(LaunchError, match=rf"shared memory.*{seventh.arch} has 32768"):
             ids(buffer, local_size=(1, 1, 1), dynamic_shared=40000)
+
+
+def test_whatever_the_driver_is_given_begins_on_the_rendering_thread(monkeypatch, adreno_machine):
+    """A submission starts on both threads: the other one would store a signal without waiting for shaders."""
+    monkeypatch.setenv("HCQRT_CMD_BYTES", "16384")
+    system = adreno_machine("a750")
+    with hcqrt.open_device("QCOM", system) as dev, dev.alloc(4096) as buffer:
+        channel, begins = dev.channel, []
+        kick, ring = channel._kick, channel._cmd
+
+        def keep(va, nwords):
+            inside = ring.va <= va < ring.va + len(ring.mv)
+            begins.append(
+                struct.unpack_from("<2I", ring.mv if inside else bound._bound.mv, va - ring.va if inside else 0)
+            )
+            kick(va, nwords)
+
+        channel._kick = keep
+        ids = dev.program(shipped_kernel("a750", "ids"))
+        ids(buffer, local_size=(8, 1, 1))  # packed
+        value = dev.next_timeline()
+        bound = dev.compute_queue().wait(dev.timeline_signal, value - 1).signal(dev.timeline_signal, value).bind(dev)
+        bound.submit(dev)
+        bound.submit(dev)
+        args = ids.fill_kernargs((buffer,))
+        queue = dev.compute_queue()
+        for _ in range(40):  # in pieces
+            queue.memory_barrier().exec(ids, args, (1, 1, 1), (8, 1, 1))
+        queue.submit(dev)
+        dev.synchronize()
+        del channel._kick
+    assert len(begins) > 5
+    assert set(begins) == {(0x70970001, 0x08000001)}

@@ -41,7 +41,7 @@ class Arch:
     registers: RegisterSet
     events: CacheEvents
     sizes: Callable[[Chip, Shader, Shape], list[Any]]  # words: sizes of a launch, registers that get its numbers
-    begin: tuple[int, ...] = ()  # words in front of a context's first commands, and of each dispatch
+    begin: tuple[int, ...] = ()  # words in front of whatever the driver is given
     fixed: Callable[[RegisterSet], list[Any]] = lambda _: []  # words: what else its registers must say, always
     preloads_code: bool = True
     # code

@@ -53,7 +53,11 @@ def fixed(reg: RegisterSet) -> list[Any]:
 
 
 def begin() -> tuple[int, ...]:
-    """Commands are for the rendering half of the command processor, which has another for visibility."""
+    """Commands are for the command processor's thread for rendering alone.
+
+    The driver starts a submission on that and the one for visibility, which waits for no shader and would set a signal
+    before its time.
+    """
     thread = payload(
         "CP_THREAD_CONTROL", 0, THREAD=a7xx.ENUMS["cp_thread"]["CP_SET_THREAD_BR"], CONCURRENT_BIN_DISABLE=1
     )
