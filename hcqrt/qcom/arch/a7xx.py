@@ -88,7 +88,7 @@ A7XX = replace(
     experimental=True,
 )
 
-# other patch levels are other chips: 0x07030002 and 0x43050a00 are sold as something else
+# Other patch levels are other chips: Mesa lists 0x07030002 as an A725 and 0x43050a00 as an A32
 A730 = Chip("a730", 0x070300, A7XX, 4, 4096, 127, True, 2 * MIB, 96, 0x0100_0000, patch=0x01)
 A740 = Chip("a740", 0x43050A, A7XX, 6, 4096, 127, True, 3 * MIB, 96, 0x1110_0000, patch=0x01)
 A750 = Chip("a750", 0x430514, A7XX, 6, 4096, 127, True, 3 * MIB, 96, 0x1110_0000, patch=0x01)
