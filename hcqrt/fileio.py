@@ -165,6 +165,10 @@ class System:
 
         return EmulatedSystem.from_text(spec)
 
+    def same_machine(self, other: System) -> bool:
+        """Whether devices of both are in one machine: every plain System is the real one."""
+        return self is other or type(self) is type(other) is System
+
     @property
     def libc(self) -> Libc:
         if self._libc is None:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hcqrt.core import interop
+from hcqrt.core.peers import copy_between
 from hcqrt.core.sints import as_sint
 from hcqrt.errors import HCQError
 from hcqrt.mmio import MMIOInterface
@@ -86,7 +87,13 @@ class HCQBuffer:
         return view.view(self.va_addr - self.memory.va, nbytes, "B")
 
     def copyin(self, data: Any) -> None:
-        """Copy host bytes into the buffer's start. The data may be changed as soon as the call returns."""
+        """Copy host bytes into the buffer's start. The data may be changed as soon as the call returns.
+
+        Another buffer, of this device or of any other, is copied as a whole, after the earlier work of its device.
+        """
+        if isinstance(data, HCQBuffer):
+            copy_between(self, data)
+            return
         dev = self.dev
         if dev is None or type(self.va_addr) is not int or type(self.size) is not int:
             dev = self._placed()  # words why not

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcqrt.config import Config
 from hcqrt.core.buffer import HCQBuffer
+from hcqrt.core.peers import NoPeers, Peers
 from hcqrt.core.pool import MemoryPool
 from hcqrt.core.signal import MASK64, HCQSignal, SignalPool
 from hcqrt.errors import HCQError
@@ -42,6 +43,7 @@ class HCQDevice(ABC):
 
     name: str
     arch: str = "unknown"  # until bring-up has asked
+    place = ""  # which GPU of the machine it is, in words
     kernargs: FencedRing
     timeline_signal: HCQSignal
     staging: Copies
@@ -61,6 +63,7 @@ class HCQDevice(ABC):
         self._closed = self._forked = False
         self.timed_out = False  # something did not end in a whole wait
         self.pool = MemoryPool(self)
+        self.peers: Peers = NoPeers(self)
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
         self._signals = SignalPool(self._signal_page, self.ticks_to_us, self.signal_bits)
         os.register_at_fork(after_in_child=functools.partial(_after_fork, weakref.ref(self)))
@@ -232,6 +235,26 @@ class HCQDevice(ABC):
 
     def fill(self, dest: HCQBuffer, byte: int) -> None:
         self.staging.fill(dest, byte)
+
+    def copy(self, dest: HCQBuffer, src: HCQBuffer) -> None:
+        """Copy all of `src` to the start of `dest`, both of this device."""
+        self.staging.copy(dest, src)
+
+    def enable_peer(self, other: HCQDevice) -> None:
+        """Have copies between this device's buffers and `other`'s go from GPU to GPU, in both directions.
+
+        Raises DriverError, naming both GPUs, where that cannot be. Copies work all the same: through host memory.
+        """
+        self.check_usable()
+        other.check_usable()
+        if other is self:
+            raise ValueError(f"{self.name} is no peer of itself")
+        self.peers.enable(other)
+
+    @property
+    def identity(self) -> str:
+        """Its name, and which GPU of the machine that is."""
+        return f"{self.name} ({self.place})" if self.place else self.name
 
     # opening and closing
 

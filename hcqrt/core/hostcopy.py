@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hcqrt.core.peers import through_host
+
 if TYPE_CHECKING:
     from hcqrt.core.buffer import HCQBuffer
     from hcqrt.core.device import HCQDevice
@@ -12,10 +14,11 @@ FILL_BYTES = 1 << 20  # of a pattern that is stored over and over
 
 
 class Copies(Protocol):
-    """What moves a device's bytes for copyin, copyout and fill."""
+    """What moves a device's bytes for copyin, copyout, copies from buffer to buffer, and fill."""
 
     def copyin(self, dest: HCQBuffer, data: memoryview) -> None: ...
     def copyout(self, into: memoryview, src: HCQBuffer) -> None: ...
+    def copy(self, dest: HCQBuffer, src: HCQBuffer) -> None: ...
     def fill(self, dest: HCQBuffer, byte: int) -> None: ...
 
 
@@ -65,6 +68,10 @@ class HostCopies:
             host = memory.host()
             for place, done, nbytes in self._runs(src, start, len(into)):
                 into[done : done + nbytes] = host[place : place + nbytes]
+
+    def copy(self, dest: HCQBuffer, src: HCQBuffer) -> None:
+        with self._dev.lock:
+            through_host(dest, src)
 
     def fill(self, dest: HCQBuffer, byte: int) -> None:
         with self._dev.lock:

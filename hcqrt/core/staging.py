@@ -116,6 +116,15 @@ class Staging:
                 for _, segment, _, _, _ in flights:
                     segment.holds -= 1
 
+    def copy(self, dest: HCQBuffer, src: HCQBuffer) -> None:
+        dev = self._dev
+        with dev.lock:
+            dev.check_usable()
+            value = dev.upcoming()
+            queue = self._queue().wait(dev.timeline_signal, value - 1 & MASK64)
+            queue.copy(dest, src, src.size).signal(dev.timeline_signal, value)
+            dev.submit_to(queue, value)
+
     def fill(self, dest: HCQBuffer, byte: int) -> None:
         dev = self._dev
         with dev.lock:

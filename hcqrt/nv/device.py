@@ -12,7 +12,7 @@ from hcqrt.core.alloc import FencedRing
 from hcqrt.core.device import HCQDevice, MemoryKind
 from hcqrt.core.program import HCQProgram
 from hcqrt.core.staging import Staging
-from hcqrt.errors import DeviceFault, DeviceNotFound, DriverError, HCQError
+from hcqrt.errors import DeviceFault, DriverError, HCQError
 from hcqrt.fileio import System
 from hcqrt.nv import memory as nv_memory
 from hcqrt.nv.arch import chip_for
@@ -20,12 +20,12 @@ from hcqrt.nv.channel import COMPUTE_GROUP, CONTEXT_WINDOW_BYTES, COPY_GROUP, Ch
 from hcqrt.nv.confidential import check_not_confidential
 from hcqrt.nv.discover import (
     add_subdevice,
+    choose_card,
     identify,
     open_card,
     open_client,
     open_failed,
     uuid_text,
-    visible_cards,
 )
 from hcqrt.nv.faults import FaultReader, Notification, describe
 from hcqrt.nv.gpfifo import GpFifo
@@ -33,6 +33,7 @@ from hcqrt.nv.image import Image
 from hcqrt.nv.launch import pack_launch_words
 from hcqrt.nv.memory import NVAllocation, Owner, Reservation
 from hcqrt.nv.methods import COMPUTE, IMMD, header
+from hcqrt.nv.peers import NVPeers
 from hcqrt.nv.program import NVProgram
 from hcqrt.nv.queries import class_list, gr_info, tpc_count, vram_bytes
 from hcqrt.nv.queue import NVComputeQueue, NVCopyQueue
@@ -59,6 +60,7 @@ class NVDevice(HCQDevice):
             self._open_driver(undo, index)
             self._open_channels(undo)
             self._undo = undo.pop_all()
+        self.peers = NVPeers(self, self._undo)
         self._start(self._start_queues)
 
     # bring-up
@@ -66,10 +68,7 @@ class NVDevice(HCQDevice):
     def _open_driver(self, undo: ExitStack, index: int) -> None:
         rm = self.rm = open_client(self.system, self.config)
         undo.callback(rm.close)
-        cards = visible_cards(rm, self.config)
-        if index >= len(cards):
-            raise DeviceNotFound(f"no device {self.name}: {len(cards)} visible; `hcqrt info` lists them")
-        self.card = cards[index]
+        self.card = choose_card(rm, self.config, self.name, index)
         try:
             self.uvm = UvmClient(rm)
         except OSError as error:
@@ -80,6 +79,7 @@ class NVDevice(HCQDevice):
         undo.callback(rm.free, device, rm.root)
         who = identify(rm, self.subdevice)
         self.uuid, self.model, self.chip = who.uuid, who.model, chip_for(who.sm_version)
+        self.place = f"{who.model}, {self.uuid_name}, {self.card.pci}, {self.card.node}"
         arch = self.chip.arch
         check_not_confidential(rm, arch)
         self.arch, self.qmd_layout = self.chip.name, arch.qmd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno as errno_codes
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -120,13 +121,30 @@ def open_card(rm: RmClient, card: Card) -> FileIOInterface:
     try:
         fd = rm.system.open(card.node)
     except OSError as error:
-        raise open_failed(rm.system, card.node, error) from error
+        failure = open_failed(rm.system, card.node, error)
+        raise DeviceNotFound(f"{failure}{others_here(rm)}") from error
     try:
         rm.register_fd(fd)
     except BaseException:
         fd.close()
         raise
     return fd
+
+
+def others_here(rm: RmClient) -> str:
+    """The GPUs whose nodes a container was given, when these are some of those that the driver lists, else nothing."""
+    cards = list_cards(rm)
+    here = [(index, card) for index, card in enumerate(cards) if rm.system.exists(card.node)]
+    if not 0 < len(here) < len(cards):
+        return ""
+    indices = ",".join(str(index) for index, _ in here)
+    return f"; nodes are there of {listing(here)}: HCQRT_VISIBLE_DEVICES={indices} leaves out the rest"
+
+
+def listing(cards: Iterable[tuple[int, Card]], uuids: Mapping[Card, str] | None = None) -> str:
+    """GPUs in words: index in the driver's list, node, PCI address, and uuid where those were asked."""
+    known = {} if uuids is None else {card: f", {uuid or 'uuid unknown'}" for card, uuid in uuids.items()}
+    return ", ".join(f"{index}: {card.node} ({card.pci}{known.get(card, '')})" for index, card in cards) or "none"
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -163,34 +181,58 @@ def add_subdevice(rm: RmClient, card: Card) -> tuple[int, int]:
     return device, rm.alloc("NV20_SUBDEVICE_0", device, subDeviceId=0)
 
 
+def choose_card(rm: RmClient, config: Config, name: str, index: int) -> Card:
+    """The GPU that a device's name means. Raises DeviceNotFound where there are not as many."""
+    cards = visible_cards(rm, config)
+    if index < len(cards):
+        return cards[index]
+    setting, variable = visibility(config)
+    hidden = "" if setting is None else f" with {variable}={setting!r} of {len(list_cards(rm))} found"
+    raise DeviceNotFound(f"no device {name}: {len(cards)} visible{hidden}; `hcqrt info` lists them")
+
+
+def visibility(config: Config) -> tuple[str | None, str]:
+    """The setting that counts, None where there is none, and its name."""
+    if config.visible_devices is not None:
+        return config.visible_devices, "HCQRT_VISIBLE_DEVICES"
+    return config.cuda_visible_devices, "CUDA_VISIBLE_DEVICES"
+
+
 def visible_cards(rm: RmClient, config: Config) -> list[Card]:
     """The GPUs that the visibility setting lets through, in its order. Raises DeviceNotFound for a bad entry."""
     cards = list_cards(rm)
-    setting, name = config.visible_devices, "HCQRT_VISIBLE_DEVICES"
-    if setting is None:
-        setting, name = config.cuda_visible_devices, "CUDA_VISIBLE_DEVICES"
+    setting, name = visibility(config)
     if setting is None:
         return cards
-    chosen = []
+    by_index = {str(index): card for index, card in enumerate(cards)}
+    uuids: dict[Card, str] = {}
+    chosen: list[Card] = []
     for entry in filter(None, (part.strip() for part in setting.split(","))):
-        if entry.isascii() and entry.isdigit() and int(entry) < len(cards):
-            chosen.append(cards[int(entry)])
-            continue
-        by_uuid = [card for card in cards if entry.startswith("GPU-") and card_uuid(rm, card).startswith(entry)]
-        if not by_uuid:
-            found = ", ".join(f"{i}: {card.node} ({card.pci})" for i, card in enumerate(cards)) or "none"
-            raise DeviceNotFound(f"{name}={setting!r}: no GPU {entry!r}; found are {found}")
-        chosen.append(by_uuid[0])
+        named = [by_index[entry]] if entry in by_index else []
+        if entry.upper().startswith("GPU-"):
+            uuids = uuids or {card: ask_uuid(rm, card) for card in cards}
+            named = [card for card, uuid in uuids.items() if uuid.lower().startswith(entry.lower())]
+        if len(named) != 1 or named[0] in chosen:
+            uuids = uuids or {card: ask_uuid(rm, card) for card in cards}
+            what = f"no GPU {entry!r}"
+            if named:
+                what = f"{entry!r} is the start of several uuids" if len(named) > 1 else f"{entry!r} is there already"
+            raise DeviceNotFound(f"{name}={setting!r}: {what}; found are {listing(enumerate(cards), uuids)}")
+        chosen.append(named[0])
     return chosen
 
 
-def card_uuid(rm: RmClient, card: Card) -> str:
-    with open_card(rm, card):
-        device, subdevice = add_subdevice(rm, card)
-        try:
-            return uuid_text(identify(rm, subdevice).uuid)
-        finally:
-            rm.free(device, rm.root)
+def ask_uuid(rm: RmClient, card: Card) -> str:
+    """A GPU's uuid; empty where the GPU does not say it, which must not hide the others."""
+    try:
+        with open_card(rm, card):
+            device, subdevice = add_subdevice(rm, card)
+            try:
+                return uuid_text(identify(rm, subdevice).uuid)
+            finally:
+                rm.free(device, rm.root)
+    except (DeviceNotFound, DriverError):
+        return ""
 
 
 def devices(system: System, config: Config) -> list[DeviceInfo]:

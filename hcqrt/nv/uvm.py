@@ -93,8 +93,16 @@ class UvmClient:
     def unregister_channel(self, uuid: bytes, channel: int) -> None:
         self.call("UVM_UNREGISTER_CHANNEL", gpuUuid=uuid, hClient=self.rm.root, hChannel=channel)
 
-    def map(self, uuid: bytes, va: int, nbytes: int, memory: int) -> None:
-        """Map an RM memory object at `va`, read, write and atomics; undone by `unmap`."""
+    def enable_peers(self, uuid: bytes, other: bytes, accept: tuple[int, ...]) -> int:
+        """Let two registered GPUs reach each other's memory over PCIe; returns the status."""
+        return self.call("UVM_ENABLE_PEER_ACCESS", accept=accept, gpuUuidA=uuid, gpuUuidB=other)
+
+    def map(self, uuid: bytes, va: int, nbytes: int, memory: int, client: RmClient | None = None) -> None:
+        """Map an RM memory object, of another client when given, at `va`; undone by `unmap`.
+
+        Read, write and atomics.
+        """
+        rm = client or self.rm
         self.call("UVM_CREATE_EXTERNAL_RANGE", base=va, length=nbytes)
         try:
             self.call(
@@ -104,8 +112,8 @@ class UvmClient:
                 offset=0,
                 attributes=dict(uuid=uuid, mapping=consts.UvmGpuMappingTypeReadWriteAtomic),
                 gpuAttributesCount=1,
-                rmCtrlFd=self.rm.ctl.fd,
-                hClient=self.rm.root,
+                rmCtrlFd=rm.ctl.fd,
+                hClient=rm.root,
                 hMemory=memory,
             )
         except DriverError:

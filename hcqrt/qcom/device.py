@@ -26,6 +26,7 @@ from hcqrt.qcom.discover import identify, machine_bytes, open_visible
 from hcqrt.qcom.faults import FaultWatch
 from hcqrt.qcom.image import layout_for
 from hcqrt.qcom.imports import HostImport, Import, ImportTable, import_dmabuf
+from hcqrt.qcom.kgsl import NODE
 from hcqrt.qcom.memory import CODE, PLAIN, SHARED, KgslAllocation
 from hcqrt.qcom.program import QCOMProgram
 from hcqrt.qcom.queue import QCOMComputeQueue
@@ -74,6 +75,7 @@ class QCOMDevice(HCQDevice):
         self.model, self.driver = who.model, who.driver
         self.chip = chip_for(who.chip_id)  # before anything of the driver's is held
         self.arch = self.chip.name
+        self.place = f"{who.model}, {NODE}"
         self._context: int | None
         self._context, self.context_flags = kgsl.create_context(CONTEXT_FLAGS, LEAST_FLAGS)
         undo.callback(self._destroy_context)
