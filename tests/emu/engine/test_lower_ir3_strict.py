@@ -15,6 +15,7 @@ from hcqrt.emu.engine import uops
 from hcqrt.emu.engine.launch import ImageShape, Ir3Setup, Launch
 from hcqrt.emu.engine.lower_ir3 import LoweringError, lower, opcodes
 from hcqrt.emu.engine.lower_ir3.front_end import Ir3FrontEnd
+from hcqrt.emu.engine.lower_ir3.prologue import prologue
 from hcqrt.emu.engine.lowering import Emitter
 from hcqrt.emu.engine.program import ProgramCache
 from hcqrt.emu.engine.verify import verify
@@ -92,6 +93,14 @@ def records(text: str, state: Ir3Setup = SETUP, predicated: bool = False) -> lis
 
 def checked(found: list[Any]) -> None:
     verify(uops.Program(np.array(found), {PC: 0}))
+
+
+def test_the_offset_of_a_group_needs_the_whole_grid() -> None:
+    """A launch that is a part of a grid counts its groups on; their offsets would need the size of other groups."""
+    state = replace(SETUP, group_id=0xC0, first_group=(3, 0, 1))
+    assert [record["op"] for record in prologue(state, PC)].count(uops.NUMBERS["MAD"]) == 2
+    with pytest.raises(LoweringError, match="offset of a group"):
+        prologue(replace(state, group_offset=0xC8), PC)
 
 
 def test_the_lines_cover_every_opcode_that_lowers() -> None:

@@ -7,6 +7,8 @@ import struct
 import pytest
 from kgsl_client import PLAIN, QUEUED, MakeKgsl, Stream, errno_of
 
+from hcqrt.emu.qcom.kgsl.options import parse_options
+
 SYSFS = "/sys/class/kgsl/kgsl-3d0"
 UNMAPPED = 0x70_0000_0000
 LPAC = 0x20000000
@@ -26,6 +28,20 @@ def test_what_a_machine_says_of_its_chip(make_kgsl: MakeKgsl, chip: str) -> None
     assert kgsl.property(0x29, "32s")[0].rstrip(b"\0").decode() == model
     assert kgsl.system.read_text(f"{SYSFS}/gpu_model") == f"{model}\n"
     assert (kgsl.property(0x17, "I"), kgsl.property(0x2B, "I"), kgsl.property(0x2A, "I")) == ((16,), (1,), (chip_id,))
+
+
+@pytest.mark.parametrize(
+    ("chip_id", "name"), [(0x43051401, "a750"), (0x43050A00, "a740"), (0x07030001, "a730"), (0x06090001, "a690")]
+)
+def test_a_chip_may_be_named_by_its_id(chip_id: int, name: str) -> None:
+    options = parse_options({"chip_id": chip_id})
+    assert (options.chip.name, options.chip_id) == (name, chip_id)
+
+
+def test_an_unknown_id_alone_names_no_chip() -> None:
+    with pytest.raises(ValueError, match=r"no chip has the id 0x44050001; known are .*0x43051401 \(a750\)"):
+        parse_options({"chip_id": 0x44050001})
+    assert parse_options({"chip": "a750", "chip_id": 0x44050001}).chip.name == "a750"
 
 
 def test_a_low_priority_context_is_accepted(make_kgsl: MakeKgsl) -> None:

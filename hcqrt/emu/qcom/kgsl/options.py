@@ -11,6 +11,7 @@ from hcqrt.emu.qcom.chips import CHIPS, EmuChip
 
 GIB = 1 << 30
 DEFAULT_CHIP = "a630"
+PATCH_BITS = 8
 # Queue of a context: 49 with the dispatcher in the kernel, 126 where the GPU's own controller schedules (qcom.md §1.7)
 SOFTWARE_QUEUE_DEPTH, HWSCHED_QUEUE_DEPTH = 49, 126
 # Faults within this time count together (qcom.md §1.8)
@@ -75,6 +76,19 @@ def scheduling(chip: EmuChip) -> dict[str, int]:
     return {"queue_depth": SOFTWARE_QUEUE_DEPTH, "fault_window_ms": SOFTWARE_FAULT_WINDOW_MS}
 
 
+def chip_of(chip_id: int | None) -> str:
+    """The chip of an entry that says no more than an id: its last byte, the patch, may be any."""
+    if chip_id is None:
+        return DEFAULT_CHIP
+    for name, chip in CHIPS.items():
+        if chip.chip_id >> PATCH_BITS == int(chip_id) >> PATCH_BITS:
+            return name
+    known = ", ".join(f"{chip.chip_id:#010x} ({name})" for name, chip in CHIPS.items())
+    raise ValueError(
+        f"qcom entry: no chip has the id {chip_id:#010x}; known are {known}; or say chip= which it is like"
+    )
+
+
 def parse_options(entry: str | Mapping[str, Any]) -> KgslOptions:
     """Raises ValueError for what is not known or out of range."""
     given: Mapping[str, Any] = {"chip": entry} if isinstance(entry, str) else entry
@@ -82,7 +96,7 @@ def parse_options(entry: str | Mapping[str, Any]) -> KgslOptions:
     if unknown:
         known = ", ".join(sorted({*NUMBERS, *KEYS}))
         raise ValueError(f"qcom entry: unknown key {', '.join(unknown)}; known are {known}")
-    name = given.get("chip", DEFAULT_CHIP)
+    name = given.get("chip") or chip_of(given.get("chip_id"))
     if name not in CHIPS:
         raise ValueError(f"chip {name!r}: the emulator knows {', '.join(CHIPS)}")
     chip = CHIPS[name]
