@@ -36,7 +36,7 @@ class NvDriver:
                 system.libc, index, entry, system.seed, system.clock_ns, strict=system.strict
             )  # fmt: skip
             if self.abi.version < board.chip.first_driver:
-                first = ".".join(map(str, board.chip.first_driver))
+                first = ".".join(f"{part:02}" for part in board.chip.first_driver)
                 raise ValueError(f"driver {version} does not know {board.chip.name}: {first} was the first that did")
             board.gpu.injected_fault, board.gpu.refusals = self.injected_fault, self.refusals
             self.boards.append(board)
