@@ -86,6 +86,8 @@ def by_one_engine(engine: HCQDevice, other: HCQDevice, dest: HCQBuffer, src: HCQ
     """`engine` copies, and `other` rests meanwhile: neither has signals that the other's queues could wait for."""
     other.synchronize()
     theirs = src if src.dev is other else dest
-    with engine.peers.window(theirs) as window:
-        engine.copy(*((dest, window) if theirs is src else (window, src)))
-        engine.synchronize()
+    with engine.lock:
+        engine.check_usable()
+        with engine.peers.window(theirs) as window:
+            engine.copy(*((dest, window) if theirs is src else (window, src)))
+            engine.synchronize()
