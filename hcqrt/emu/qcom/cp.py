@@ -75,7 +75,7 @@ class CommandProcessor:
         self.registers = RegisterFile(gpu)
         self.state = LoadedState(gpu.chip, lenient=not gpu.strict, check=gpu.check_caches)
         self.marker: int | None = None  # mode of the last CP_SET_MARKER
-        self.thread: int | None = None  # of the last CP_THREAD_CONTROL
+        self.thread = self.generation.first_thread  # then that of the last CP_THREAD_CONTROL
         self.launches = 0
         self.in_flight: deque[Dispatch] = deque()  # started, and not waited for
         self.frames: list[Words] = []
@@ -83,7 +83,8 @@ class CommandProcessor:
         self.parked = False
 
     def start(self, ibs: Sequence[tuple[int, int]]) -> None:
-        """Begin a submission."""
+        """Begin a submission. The kernel's own packets in front of it leave the CP's threads as they always are."""
+        self.thread = self.generation.first_thread
         self.queue.extend(ibs)
 
     @property

@@ -52,6 +52,7 @@ class Generation:
     last_size: str = ""  # register with the local size of the last group of an axis, minus one
     tile_heights: tuple[tuple[int, int], ...] = ()  # (divisor of the local size in y, height of a tile of groups)
     loads_code: bool = True  # CP_LOAD_STATE6 may fill the instruction cache ahead
+    first_thread: int | None = None  # of the CP, at the start of a submission (None: it has one only)
     compute_thread: int | None = None  # which CP_THREAD_CONTROL must have chosen
     idle_d1: int = 0  # bits of a texture's d1 that mean nothing to linear images
 
@@ -114,5 +115,6 @@ A7XX = Generation(
     tile_heights=((8, 3), (4, 5), (2, 9), (1, 17)),
     loads_code=False,
     idle_d1=1 << 31,  # MUTABLEEN: views in other formats share the compression
+    first_thread=adreno.ENUMS["cp_thread"]["CP_SET_THREAD_BOTH"],
     compute_thread=adreno.ENUMS["cp_thread"]["CP_SET_THREAD_BR"],
 )  # fmt: skip

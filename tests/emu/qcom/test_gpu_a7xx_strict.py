@@ -124,7 +124,15 @@ def test_groups_need_no_tiles_and_no_z_order(bench7: Bench, value: int) -> None:
 
 
 def test_the_render_thread_must_be_chosen(bench7: Bench) -> None:
-    assert "the thread is None, compute needs CP_THREAD_CONTROL 1" in refused(bench7, dispatch7(drop=(0,)))
+    assert "the thread is 3, compute needs CP_THREAD_CONTROL 1" in refused(bench7, dispatch7(drop=(0,)))
+
+
+def test_the_render_thread_must_be_chosen_in_every_submission(bench7: Bench) -> None:
+    """A submission starts on both threads, also where the one before it chose one; its parts share the choice."""
+    bench7.submit(*dispatch7(), *dispatch7(drop=(0,)))
+    assert len(bench7.launches) == 2
+    with pytest.raises(EmulatorRefusal, match="the thread is 3"):
+        bench7.submit(*dispatch7(drop=(0,)))
 
 
 @pytest.mark.parametrize("thread", [2, 3])
