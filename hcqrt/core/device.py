@@ -56,6 +56,7 @@ class HCQDevice(ABC):
         self.name, self.system, self.config = name, system, config
         self.wait_timeout_ms = config.wait_timeout_ms
         self.lock = threading.RLock()
+        self._health = threading.RLock()  # held to look for a fault and to set `broken`; taken last
         self.timeline_value = 1
         self.broken: HCQError | None = None  # why every later call fails: fault, fork or close
         self.last_launch = "none"
@@ -64,7 +65,7 @@ class HCQDevice(ABC):
         self.timed_out = False  # something did not end in a whole wait
         self.pool = MemoryPool(self)
         self.peers: Peers = NoPeers(self)
-        self._children: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._children: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._signals = SignalPool(self._signal_page, self.ticks_to_us, self.signal_bits)
         os.register_at_fork(after_in_child=functools.partial(_after_fork, weakref.ref(self)))
 
@@ -165,10 +166,19 @@ class HCQDevice(ABC):
             raise type(self.broken)(*self.broken.args)
 
     def check_health(self) -> None:
-        """Ask the driver for a fault; a fault is sticky and every later call raises it again."""
-        if self.broken is None:
-            self.broken = self._poll_fault()
+        """Ask the driver for a fault; a fault is sticky and every later call raises it again.
+
+        Waits call it without the device's lock, also while another thread closes the device.
+        """
+        with self._health:
+            if self.broken is None:
+                self.broken = self._poll_fault()
         self.check_usable()
+
+    def _break(self, why: HCQError) -> None:
+        """Fail every later call, for `why` unless there is a reason already. Then nothing looks for faults any more."""
+        with self._health:
+            self.broken = self.broken or why
 
     def sleep_in_driver(self) -> None:
         """Called by waits that take long. Most drivers offer no wait that would help."""
@@ -264,16 +274,21 @@ class HCQDevice(ABC):
         try:
             start()
         except BaseException:
-            self.broken = self.broken or HCQError(f"{self.name} did not open")
+            self._break(HCQError(f"{self.name} did not open"))
             self.close()
             raise
 
     def own(self, child: Any) -> None:
         """Close `child` (a bound queue, a program) before the device."""
-        self._children.add(child)
+        self._children[id(child)] = child
 
     def disown(self, child: Any) -> None:
-        self._children.discard(child)
+        self._children.pop(id(child), None)
+
+    @property
+    def children(self) -> list[Any]:
+        """What `own` was told of and lives; also while another thread makes more."""
+        return [child for reference in self._children.valuerefs() if (child := reference()) is not None]
 
     def close(self) -> None:
         """Wait for the work in flight, unless the device has faulted, then free everything. Twice is fine."""
@@ -283,7 +298,7 @@ class HCQDevice(ABC):
             self._closed = True
             undo.callback(self._close_driver)
             undo.callback(self._release_all)
-            for child in list(self._children):
+            for child in self.children:
                 undo.callback(child.close)
             try:
                 if self.broken is None:
@@ -291,12 +306,12 @@ class HCQDevice(ABC):
                         self.wait_timeout_ms = min(self.wait_timeout_ms, CLOSE_AFTER_TIMEOUT_MS)
                     self._wait_marks(self._marks())
             except HCQError as error:
-                self.broken = error
+                self._break(error)
             if self.broken is not None:
                 undo.callback(self._stop_work)
 
     def _release_all(self) -> None:
-        self.broken = self.broken or HCQError(f"{self.name} was closed; open it again")
+        self._break(HCQError(f"{self.name} was closed; open it again"))
         self._signals.close()
         self.pool.release_all()
 
@@ -325,7 +340,7 @@ def _after_fork(reference: weakref.ref[HCQDevice]) -> None:
     dev = reference()
     if dev is None or dev._closed:
         return
-    dev._forked, dev.lock = True, threading.RLock()
+    dev._forked, dev.lock, dev._health = True, threading.RLock(), threading.RLock()
     dev.broken = HCQError(
         f"{dev.name} was opened by process {dev.pid}, this is its fork {os.getpid()}; "
         "open the device after the fork, or start processes with the spawn method"

@@ -16,7 +16,7 @@ CACHE_SHARE = 4  # the cache keeps at most this part of the device's memory: a q
 
 
 class MemoryPool:
-    """What a device has taken from its driver. All but `drop` is called with the device's lock."""
+    """What a device has taken from its driver. All but `drop` and `find` is called with the device's lock."""
 
     def __init__(self, dev: HCQDevice) -> None:
         self._dev = dev
@@ -103,8 +103,11 @@ class MemoryPool:
         }
 
     def find(self, address: int) -> str:
-        """The memory that contains a GPU address, or the nearest below it: for the text of a fault."""
-        return nearest((memory for _, _, memory in self._live.values()), address)
+        """The memory that contains a GPU address, or the nearest below it: for the text of a fault.
+
+        Called without the lock: other threads may allocate meanwhile.
+        """
+        return nearest([memory for _, _, memory in list(self._live.values())], address)
 
     def release_all(self) -> None:
         """Give everything back to the driver; a failure to release one does not keep the others."""

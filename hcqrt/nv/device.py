@@ -272,7 +272,7 @@ class NVDevice(HCQDevice):
         return DeviceFault(text)
 
     def _find_code(self, pc: int) -> str | None:
-        places = (prg.locate(pc) for prg in self._children if isinstance(prg, NVProgram))
+        places = (prg.locate(pc) for prg in self.children if isinstance(prg, NVProgram))
         return next((place for place in places if place), None)
 
     def _stop_work(self) -> None:
