@@ -6,7 +6,7 @@ import os
 import random
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -224,11 +224,20 @@ def test_17_only_enabled_peers_copy_without_the_host(machine: Machine) -> None:
     for joined, copies in ((False, 2), (True, 1)):  # out to the host and in again, or from GPU to GPU
         with both(machine(PCIE), "NV:1", joined) as (here, there), here.alloc(64) as src, there.alloc(64) as dest:
             src.copyin(DATA[:64])
+            src.fill(1)
             for a, b in ((dest, src), (src, dest)):
-                before = here.system.stats()["copies"]
-                a.copyin(b)
-                there.synchronize()
-                assert here.system.stats()["copies"] - before == copies
+                assert copies_of(here, there, lambda a=a, b=b: a.copyin(b)) == copies
+
+
+def copies_of(here: Any, there: Any, work: Callable[[], None]) -> int:
+    """How many copies the machine's engines make for `work`."""
+    here.synchronize()
+    there.synchronize()
+    before = here.system.stats()["copies"]
+    work()
+    here.synchronize()
+    there.synchronize()
+    return int(here.system.stats()["copies"] - before)
 
 
 def held_copy(dev: Any, signal: Any, dest: Any, src: Any, nbytes: int) -> None:
@@ -304,6 +313,21 @@ def test_a_copy_within_a_device_needs_no_host_and_no_overlap(machine: Machine) -
         assert src.copyout()[:100] == DATA[100:200]
 
 
+def test_a_copy_within_a_device_waits_for_its_earlier_work(machine: Machine) -> None:
+    system = machine()
+    with hcqrt.open_device("NV", system) as dev, dev.alloc(64) as src, dev.alloc(64, cpu_access=True) as dest:
+        src.fill(1), dest.fill(2)
+        dev.synchronize()
+        go, value = dev.new_signal(), dev.next_timeline()
+        dev.compute_queue().wait(go, 1).signal(dev.timeline_signal, value).submit(dev)
+        dest.copyin(src)
+        system.run_gpus()
+        assert bytes(dest.cpu_view().mv) == b"\x02" * 64
+        go.value = 1
+        dev.synchronize()
+        assert bytes(dest.cpu_view().mv) == b"\x01" * 64
+
+
 def test_a_copy_of_a_closed_buffer_or_device_says_so(machine: Machine) -> None:
     with both(machine(PCIE), "NV:1", joined=True) as (here, there), there.alloc(64) as dest:
         src = here.alloc(64)
@@ -323,6 +347,12 @@ def test_a_copy_of_a_closed_buffer_or_device_says_so(machine: Machine) -> None:
 # asking for peers
 
 
+def warm(dev: Any) -> None:
+    """What a request for peers allocates comes from the cache after this."""
+    dev.synchronize()
+    dev.alloc(1).close()
+
+
 def registrations(system: EmulatedSystem) -> list[str]:
     return sorted(item.name for item in system.live_objects() if item.kind in ("registration", "range"))
 
@@ -333,7 +363,7 @@ def test_17_peers_refused_by_the_driver_open_and_copy_all_the_same(machine: Mach
     with both(system, "NV:1") as (here, there), here.alloc(NBYTES) as src, there.alloc(NBYTES) as dest:
         src.copyin(DATA[:NBYTES])
         for _ in range(2):
-            there.alloc(1).close()
+            warm(there)
             before = registrations(system)
             with pytest.raises(UVMError) as failure:
                 here.enable_peer(there)
@@ -382,9 +412,7 @@ def test_17_peers_work_on_every_driver(machine: Machine, driver: str, restricted
         here.enable_peer(there)  # twice is fine
         there.enable_peer(here)
         src.copyin(DATA[:99])
-        before = system.stats()["copies"]
-        dest.copyin(src)
-        assert system.stats()["copies"] - before == 1
+        assert copies_of(here, there, lambda: dest.copyin(src)) == 1
         assert dest.copyout() == DATA[:99]
 
 
@@ -402,7 +430,7 @@ def test_17_every_step_of_a_request_can_fail_and_leaves_nothing(
 ) -> None:
     system = machine(PCIE)
     with both(system, "NV:1") as (here, there):
-        there.alloc(1).close()  # what the request allocates comes from the cache
+        warm(there)
         before = registrations(system)
         system.inject("ioctl", call, status=status)
         with pytest.raises(UVMError, match=rf"NV:0 \(.*NV:1 \(.*{name} \({status:#x}\).*enable_peer") as failure:
@@ -421,6 +449,15 @@ def test_17_devices_that_no_driver_joins_are_refused_by_name(machine: Machine) -
             assert all(part in str(failure.value) for part in (here.identity, there.identity, "host memory"))
         with pytest.raises(ValueError, match="NV:0 is no peer of itself"):
             nv.enable_peer(nv)
+
+
+def test_17_a_gpu_of_another_machine_is_no_peer_whatever_its_uuid(machine: Machine) -> None:
+    with both(machine(PCIE), "NV:1", joined=True) as (here, there), hcqrt.open_device("NV:1", machine(PCIE)) as twin:
+        assert twin.uuid == there.uuid
+        with here.alloc(64) as src, twin.alloc(64) as dest:
+            src.copyin(DATA[:64])
+            dest.copyin(src)
+            assert dest.copyout() == DATA[:64]
 
 
 def test_17_peers_may_close_in_any_order_and_come_back(machine: Machine) -> None:
