@@ -9,7 +9,7 @@ from hcqrt.tools.check_frame import WAIT_MS, Context, expect, same
 
 def open_and_name(c: Context) -> str:
     dev = c.open()
-    return f"{dev.arch}, {dev.memory_stats()['total'] >> 20} MiB"
+    return f"{dev.arch}, {dev.memory_stats()['total'] >> 20} MiB, {dev.place}"
 
 
 def submit_and_signal(c: Context) -> None:
