@@ -111,6 +111,15 @@ def test_an_unknown_chip_is_refused() -> None:
         decode(0x7918, 0, 70)
 
 
+@pytest.mark.parametrize("sm", [100, 120])
+def test_blackwells_arithmetic_takes_no_constant(sm: int) -> None:
+    lo, hi = encode(parse("FADD R1, R2, c[0x0][0x160]", 90))
+    with pytest.raises(SassError, match=r"opcode 0x621.*unknown opcode"):
+        decode(lo, hi, sm)
+    with pytest.raises(SassError, match="no instruction has the form"):
+        parse("FADD R1, R2, c[0x0][0x160]", sm)
+
+
 def test_a_third_predicate_input_of_plop3_may_be_uniform() -> None:
     # Bit 67: the way every uniform carry reaches vector code; read as P it made sums wrong.
     uniform = decode(0x781C, 0x000F_C800_03F0_F008 | 2 << 4, 86)

@@ -87,7 +87,7 @@ STEADY = (
 
 
 @NEEDS_VENDOR
-@pytest.mark.parametrize("sm", [80, 90])
+@pytest.mark.parametrize("sm", FIRST_CHIPS)
 def test_text_of_random_arithmetic_equals_the_vendors(sm: int, tmp_path: Path) -> None:
     assert VENDOR is not None
     rng = random.Random(86)

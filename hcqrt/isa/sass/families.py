@@ -16,6 +16,8 @@ class Family:
     chips: tuple[int, ...]
     urz: int  # number of the uniform register that reads zero
     ureg_bits: int  # width of a uniform register's field
+    # Arithmetic takes a constant as an operand; else LDC and LDCU load it first.
+    constant_operands: bool = True
     # Branch distances have eight bits more, their low byte at bits 23:16.
     far_targets: bool = False
     # The text shows the uniform register that holds a memory descriptor.
@@ -36,8 +38,8 @@ FAMILIES = (
     Family((75,), 63, 6, shows_zero_pairs=False, enums=TURING_ENUMS),
     Family((80, 86, 87, 89), 63, 6),
     Family((90,), 63, 6, far_targets=True, shows_descriptors=True, fixed_latency=FAST_DOUBLES),
-    Family((100, 103), 255, 8, far_targets=True, shows_descriptors=True, variable_latency=SLOW_UNIFORM),
-    Family((120, 121), 255, 8, far_targets=True, shows_descriptors=True, variable_latency=SLOW_UNIFORM),
+    Family((100, 103), 255, 8, False, far_targets=True, shows_descriptors=True, variable_latency=SLOW_UNIFORM),
+    Family((120, 121), 255, 8, False, far_targets=True, shows_descriptors=True, variable_latency=SLOW_UNIFORM),
 )
 CHIPS = tuple(chip for known in FAMILIES for chip in known.chips)
 

@@ -83,7 +83,7 @@ ENUMS: dict[str, dict[int, str]] = {
     "atom_type": _listed(["", "S32", "64", "F32.FTZ.RN", "F16x2.RN", "S64", "F64.RN"]),
     "atom_type_90": _listed(["", "S32", "64", "S64"]),
     "fatom": _listed(["ADD", "MIN", "MAX"]),
-    "fatom_type": {0: "F16x2.RN", 3: "BF16_V2.RN", 9: "F32.FTZ.RN", 12: "F32.RN", 15: "F64.RN"},
+    "fatom_type": {0: "F16x2.RN", 3: "BF16x2.RN", 9: "F32.FTZ.RN", 12: "F32.RN", 15: "F64.RN"},
     "cas_type": {0: "", 2: "64"},
     "shared_type": _listed(["", "S32", "64"]),
     "shared_cas": {0: "CAS", 1: "CAST", 3: "CAST.SPIN"},

@@ -156,6 +156,7 @@ def _numbered(match: re.Match[str], lsb: int, family: Family) -> Slot:
 
 
 PLAIN_SOURCE = Modifiers()
+CONSTANT_FORMS = (3, 5)
 FAR_WIDTH = 48  # branch distances of this width may have eight more bits
 
 
@@ -194,13 +195,15 @@ def _shapes(column: str, family: Family) -> Iterator[tuple[int, Shape, int]]:
     base, forms = column.split("/")
     uniform = forms.startswith("u")
     for form in map(int, forms.lstrip("u")):
+        if form in CONSTANT_FORMS and not family.constant_operands:
+            continue
         opcode = int(base, 16) | form << 9
         if uniform:
             yield opcode, Shape(family, form, uniform=True), ones(UNIFORM_BIT)
             continue
         shape = Shape(family, form, second_is_c=forms == "1237")
         yield opcode, shape, ones(UNIFORM_BIT) if form in (6, 7) else 0
-        if form in (3, 5):
+        if form in CONSTANT_FORMS:
             yield opcode, replace(shape, bindless=True), ones(UNIFORM_BIT)
 
 

@@ -25,8 +25,7 @@ INTEGER = """
 MOV        | 002/1456    |                                              | d=R16 b=S:uint lanes=N72+4?<15
 SEL        | 007/1456    |                                              | d=R16 a=A b=S:uint ps=P87!90
 ISETP      | 00c/1456    | cmp:icmp@76+3 sign:usign@73+1 bool:bool@74+2 EX@72 | pd=P81 pd2=P84 a=A b=S ps=P87!90 ps3=P68!71?EX | 80-
-ISETP      | 00c/1456    | cmp:icmp@76+3 sign:usign@73+1 bool:bool@74+2 EX=0@72 | pd=P81 pd2=P84 a=A b=S ps=P87!90 ps3=P68!71? | 75
-ISETP      | 00c/1456    | cmp:icmp@76+3 sign:usign@73+1 bool:bool@74+2 EX=1@72 | pd=P81 pd2=P84 a=A b=S ps=P87!90 ps3=P68!71 | 75
+ISETP      | 00c/1456    | cmp:icmp@76+3 sign:usign@73+1 bool:bool@74+2 EX@72 | pd=P81 pd2=P84 a=A b=S ps=P87!90 ps3=P68!71? | 75
 IADD3      | 010/1456    | X@74                       | d=R16 pd=P81? pd2=P84? a=A^72 b=S^ c=C^ ps=P87!90?X ps2=P77!80?X | -90
 IADD3      | 010/1456    | X@74                       | d=R16 pd=P81?+ pd2=P84?+ a=A^72 b=S^ c=C^ ps=P87!90?X ps2=P77!80?X | 100-
 LEA        | 011/1456    | HI=0@80 X@74 SX32=0@73     | d=R16 pd=P81? a=A^72 b=S:uint^ c=C?HI shift=N75+5 ps=P87!90?X
@@ -45,7 +44,7 @@ BMSK       | 01b/1456    | W@75                                         | d=R16 
 IMAD       | 024/1234567 | sign:usign@73+1 X@74 =81+3:7                 | d=R16 a=A b=B c=C^ ps=P87!90?X
 IMAD.WIDE  | 025/134567  | sign:usign@73+1 X@74                         | d=R16 pd=P81? a=A b=B c=C^ ps=P87!90?X
 IMAD.HI    | 027/134567  | sign:usign@73+1 X@74                         | d=R16 pd=P81? a=A b=B c=C^ ps=P87!90?X
-VIADD      | 036/1456    |                                              | d=R16 a=A-72 b=S:uint-              | 90-103
+VIADD      | 036/1456    |                                              | d=R16 a=A b=S:uint-              | 90-103
 VIMNMX     | 048/1456    | type:vimnmx@72+3 =81+3:7 =84+3:7             | d=R16 a=A b=S ps=P87!90             | 90
 VIMNMX     | 048/1456    | type:vimnmx@72+3                             | d=R16 pd=P81?+ pd2=P84?+ a=A b=S ps=P87!90 | 100-103
 VIMNMX     | 048/1456    | type:vimnmx_always@72+3 =81+3:7 =84+3:7      | d=R16 a=A b=S ps=P87!90             | 120-
@@ -179,7 +178,7 @@ CCTL    | 98f | cache:cache@78+3 op:cctl_all@87+4 =24+8:255                  |
 MEMBAR  | 992 | kind:membar@79+2 scope:scope@76+3                            |
 ERRBAR  | 9ab |                                                              |
 CGAERRBAR | 5ab |                                                            | | 90-
-LDGDEPBAR | 9af |                                                            |
+LDGDEPBAR | 9af |                                                            | | 80-
 DEPBAR  | 91a | LE" =47+1:1                                                  | sb=SB44 count=N38+6
 """
 
@@ -193,7 +192,7 @@ VOTE    | 806 | op:vote@72+2                       | d=R16? pd=P81 ps=P87!90
 VOTEU   | 886 | op:vote@72+2                       | d=U16? pd=UP81 ps=P87!90
 MATCH   | 3a1 | op:match_all@79+1 U64@73           | pd=P81 d=R16 a=A
 MATCH   | 3a1 | op:match_any@79+1 U64@73 =81+3:7   | d=R16 a=A
-REDUX   | 3c4 | op:redux@78+3 sign:ssign@73+1      | d=U16 a=A
+REDUX   | 3c4 | op:redux@78+3 sign:ssign@73+1      | d=U16 a=A | 80-
 SHFL    | 389 | op:shfl@58+2                       | pd=P81 d=R16 a=A b=R32 c=R64
 SHFL    | 589 | op:shfl@58+2                       | pd=P81 d=R16 a=A b=R32 c=N40+13
 SHFL    | 989 | op:shfl@58+2                       | pd=P81 d=R16 a=A b=N53+5 c=R64

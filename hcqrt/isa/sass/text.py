@@ -149,7 +149,7 @@ HFMA2_MMA = 0x035  # base opcode of the spelling HFMA2.MMA
 PACKED_HALVES = frozenset(("HADD2", "HFMA2", "HMUL2", "HSET2", "HSETP2", "HMNMX2"))
 
 
-NARROW = ("F16", "U8", "S8", "U16", "S16")
+NARROW = ("F16", "BF16", "U8", "S8", "U16", "S16")
 
 
 def _is_narrow(inst: Instruction) -> bool:
@@ -157,7 +157,7 @@ def _is_narrow(inst: Instruction) -> bool:
     if inst.mnemonic in PACKED_HALVES:
         return inst.opcode & 0x1FF != HFMA2_MMA
     if inst.mnemonic == "MUFU":
-        return inst.mods["type"] == "F16"
+        return inst.mods["type"] in NARROW
     if inst.mnemonic in ("F2F", "F2I", "I2F", "FRND"):
         return str(inst.mods.get("src", inst.mods.get("format"))).rpartition(".")[2] in NARROW
     return False
