@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -49,6 +49,11 @@ MORE_ENUMS = (
     "adreno_state_src", "adreno_state_type", "chip", "ts_wait_type", "ts_wait_value_src",
 )  # fmt: skip
 
+# Registers that the database has at a wrong place: (chip, name) -> what it says, what is right.
+# It gives A7XX eight bindless bases from 0xA9E8 and leaves the table of images behind the fifth, as on A6XX. Later editions
+# (Mesa 25.2: SP_CS_UAV_BASE of A7XX) have it behind the eighth.
+MISPLACED = {("A7XX", "SP_CS_IBO"): (0xA9F2, 0xA9F8)}
+
 Bits = tuple[int, int, int]
 Words = dict[int, dict[str, Bits]]
 
@@ -85,6 +90,11 @@ def read(view: View) -> Generation:
     if domain is None:
         raise GeneratorError(f"{view.chip} has no registers")
     made.registers = _chosen(domain.registers)
+    for (chip, name), (said, right) in MISPLACED.items():
+        if chip == view.chip:
+            if made.registers[name].offset != said:
+                raise GeneratorError(f"{chip} {name} is no longer at {said:#x}: see whether it must still be moved")
+            made.registers[name] = replace(made.registers[name], offset=right, prefix=chip)
     made.arrays = _chosen(domain.arrays)
     for name in (*PACKETS, *DESCRIPTORS):
         found = view.domain(name)

@@ -48,7 +48,7 @@ REG_A7XX_SP_CS_CNTL_1 = 0xa9c3
 REG_A6XX_SP_CS_CONFIG = 0xa9bb
 REG_A6XX_SP_CS_CTRL_REG0 = 0xa9b0
 REG_A6XX_SP_CS_CTRL_REG1 = 0xa9b1
-REG_A6XX_SP_CS_IBO = 0xa9f2
+REG_A7XX_SP_CS_IBO = 0xa9f8
 REG_A6XX_SP_CS_IBO_COUNT = 0xaa00
 REG_A6XX_SP_CS_INSTRLEN = 0xa9bc
 REG_A6XX_SP_CS_OBJ_FIRST_EXEC_OFFSET = 0xa9b3
@@ -335,7 +335,7 @@ REGISTERS: dict[str, tuple[int, dict[str, Bits]]] = {
         "SHARED_SIZE": (4, 0, 0),
         "CONSTANTRAMMODE": (6, 5, 0),
     }),
-    "SP_CS_IBO": (0xa9f2, {
+    "SP_CS_IBO": (0xa9f8, {
         "": (63, 0, 0),
     }),
     "SP_CS_IBO_COUNT": (0xaa00, {

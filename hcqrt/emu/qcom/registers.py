@@ -57,7 +57,7 @@ def words_of(offset: int, fields: Fields, name: str) -> Iterable[tuple[int, Regi
 
 @functools.cache
 def table(generation: Generation) -> dict[int, Register]:
-    """Every known word by its offset. Where a register lies in an array too (a7xx: SP_CS_IBO), its own name counts."""
+    """Every known word by its offset."""
     found: dict[int, Register] = {}
     for name, (offset, stride, count, _fields) in generation.arrays.items():
         for index in range(count * stride):
