@@ -50,8 +50,8 @@ MORE_ENUMS = (
 )  # fmt: skip
 
 # Registers that the database has at a wrong place: (chip, name) -> what it says, what is right.
-# It gives A7XX eight bindless bases from 0xA9E8 and leaves the table of images behind the fifth, as on A6XX. Later editions
-# (Mesa 25.2: SP_CS_UAV_BASE of A7XX) have it behind the eighth.
+# It gives A7XX eight bindless bases from 0xA9E8 and leaves the table of images behind the fifth, as on A6XX. Later
+# editions (Mesa 25.2: SP_CS_UAV_BASE of A7XX) have it behind the eighth.
 MISPLACED = {("A7XX", "SP_CS_IBO"): (0xA9F2, 0xA9F8)}
 
 Bits = tuple[int, int, int]
