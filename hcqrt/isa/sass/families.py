@@ -31,7 +31,7 @@ class Family:
     enums: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-TURING_ENUMS = {name: f"{name}_75" for name in ("order_load", "order_store", "order_atomic")}
+TURING_ENUMS = {name: f"{name}_75" for name in ("order_load", "order_store", "order_atomic", "f2f")}
 FAST_DOUBLES = frozenset(["DADD", "DMUL", "DFMA", "DSETP"])
 SLOW_UNIFORM = frozenset(["LDCU", "UFLO"])
 FAMILIES = (

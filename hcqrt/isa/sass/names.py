@@ -52,6 +52,7 @@ ENUMS: dict[str, dict[int, str]] = {
     # Conversions: two fields make one name.
     # f2f: dst + 8 * src, f2i: dst + 4 * signed, i2f: src + 4 * signed, frnd: src + 4 * dst
     "f2f": {0o21: "F16.F32", 0o12: "F32.F16", 0o24: "BF16.F32"},
+    "f2f_75": {0o21: "F16.F32", 0o12: "F32.F16"},
     "f2f_64": {0o31: "F16.F64", 0o32: "F32.F64", 0o13: "F64.F16", 0o23: "F64.F32"},
     "f2i": {0: "U8", 1: "U16", 2: "U32", 4: "S8", 5: "S16", 6: ""},
     "f2i_any": {0: "U8", 1: "U16", 2: "U32", 3: "U64", 4: "S8", 5: "S16", 6: "", 7: "S64"},
@@ -113,6 +114,7 @@ ENUMS: dict[str, dict[int, str]] = {
     "cs2r": _listed(["32", ""]),
     "depth": _listed(["", "INC", "DEC"]),
     "converge": _listed(["", "RELIABLE", "RECONVERGENT"]),
+    "converge_break": _listed(["", "RELIABLE"]),
     "exit": _listed(["", "KEEPREFCOUNT", "PREEMPTED"]),
     "ret": _listed(["REL", "ABS"]),
     "clear": {1: "CLEAR"},

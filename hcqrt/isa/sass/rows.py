@@ -247,7 +247,7 @@ def _uniform(lines: list[Line], family: Family) -> Iterator[Row]:
                     yield _row(own, base | form << 9, Shape(family, form, uniform=True), ones(UNIFORM_BIT), True)
 
 
-UNIFORM_GUARDS = ("ULDC", "UMOV", "UPLOP3", "S2UR")
+UNIFORM_GUARDS = ("ULDC", "LDCU", "UMOV", "UPLOP3", "S2UR")
 
 
 @cache

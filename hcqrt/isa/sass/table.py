@@ -32,8 +32,8 @@ LEA        | 011/1456    | HI=0@80 X@74 SX32=0@73     | d=R16 pd=P81? a=A^72 b=S
 LEA        | 011/1456    | HI=1@80 X@74 SX32@73       | d=R16 pd=P81? a=A^72 b=S:uint^ c=C?!SX32 shift=N75+5 ps=P87!90?X
 LOP3       | 012/1456    | LUT" PAND@80                                 | pd=P81? d=R16 a=A b=S:uint c=C:uint lut=N72+8 ps=P87!90
 IABS       | 013/1456    |                                              | d=R16 b=S
-VABSDIFF   | 014/1237    | sign:usign@73+1                              | d=R16 pd=P81? a=A b=B:uint c=C:uint
-VABSDIFF4  | 015/1234567 | sign:usign8@73+1 ACC@75                      | d=R16 pd=P81? a=A b=B:uint c=C:uint
+VABSDIFF   | 014/1237    | sign:usign@73+1                              | d=R16 pd=P81? a=A b=B:uint c=C:uint | -103
+VABSDIFF4  | 015/1234567 | sign:usign8@73+1 ACC@75                      | d=R16 pd=P81? a=A b=B:uint c=C:uint | -103
 UPRMT      | 096/u14     |                                              | d=R16 a=A b=B:uint c=C:uint
 PRMT       | 016/1234567 | mode:prmt@72+3                               | d=R16 a=A b=B:uint c=C:uint
 IMNMX      | 017/1456    | sign:usign@73+1                              | d=R16 a=A b=S ps=P87!90 | -103
@@ -220,7 +220,7 @@ BSSY    | 945 | kind:converge@72+2                 | ps=P87!90? barrier=B16 targ
 BSYNC   | 941 |                                    | ps=P87!90? barrier=B16 | -90
 BSYNC   | 941 | kind:converge@72+2                 | ps=P87!90? barrier=B16 | 100-
 BREAK   | 942 |                                    | ps=P87!90? barrier=B16 | -90
-BREAK   | 942 | kind:converge@72+2                 | ps=P87!90? barrier=B16 | 100-
+BREAK   | 942 | kind:converge_break@72+2                 | ps=P87!90? barrier=B16 | 100-
 BMOV    | 355 | 32" CLEAR@84                       | d=R16 barrier=B24
 BMOV    | 356 | 32" PQUAD@84                       | barrier=B24 a=R32
 WARPSYNC | 948 |                                   | ps=P87!90? mask=I32+32u | -89
