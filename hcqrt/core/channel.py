@@ -53,7 +53,7 @@ class RingChannel(ABC):
         room: submissions that may be outstanding.
     """
 
-    COMMAND_MEMORY = (False, True, False)  # on the device, mapped for the host
+    COMMAND_MEMORY: tuple[bool, ...] = (False, True, False)  # on the device, mapped for the host
     WORDS_MAX: ClassVar[int]  # that one submission may have
     PROGRESS_WORDS: ClassVar[int]  # of `progress_words`
     PAYLOAD_FROM_END: ClassVar[int]  # the value's first word, counted from the end of `progress_words`

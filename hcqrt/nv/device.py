@@ -97,7 +97,9 @@ class NVDevice(HCQDevice):
         undo.callback(self.uvm.unregister_va_space, self.uuid)
         reservation = Reservation(self.system)
         undo.callback(reservation.close)
-        self.owner = Owner(rm, self.uvm, reservation, device, self.uuid, self.card.node, fd)
+        high = Reservation(self.system, high=True)
+        undo.callback(high.close)
+        self.owner = Owner(rm, self.uvm, reservation, device, self.uuid, self.card.node, fd, high)
         self._ask_sizes()
 
     def _choose_classes(self, device: int) -> None:
@@ -227,12 +229,12 @@ class NVDevice(HCQDevice):
         return nv_memory.rounded(self.system, nbytes, vidmem=not kind[0])
 
     def _allocate(self, nbytes: int, kind: MemoryKind) -> NVAllocation:
-        host, cpu_access, uncached = kind
+        host, cpu_access, uncached, *low = kind
         if host and uncached:
             return nv_memory.alloc_sysmem(self.owner, nbytes, cached=False)
         if host:
             return nv_memory.alloc_pinned(self.owner, nbytes)
-        return nv_memory.alloc_vidmem(self.owner, nbytes, cpu=cpu_access)
+        return nv_memory.alloc_vidmem(self.owner, nbytes, cpu=cpu_access, low=any(low))
 
     def _release(self, memory: NVAllocation) -> None:
         memory.close()

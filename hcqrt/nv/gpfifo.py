@@ -47,6 +47,7 @@ class GpFifo(RingChannel):
     whatever GP_GET says (it may be stale, and is gone on Blackwell), and a ring of n entries holds at most n - 1.
     """
 
+    COMMAND_MEMORY = (False, True, False, True)  # on the device, mapped for the host, below 2**40
     WORDS_MAX = WORDS_MAX
     PROGRESS_WORDS, PAYLOAD_FROM_END = 6, 3  # payload low and high are the last words but the execute word
 

@@ -15,9 +15,12 @@ from hcqrt.mmio import MMIOInterface
 from hcqrt.nv.rm import CTL, RmClient
 from hcqrt.nv.uvm import UvmClient
 
-# Everything lies below 2**40: semaphores, command words and QMD pointers have 40-bit addresses on these chips.
+# Semaphores, command words and QMDs lie below 2**40: their addresses have 40 bits on these chips. That is too little
+# for the memory of all GPUs of a large machine, so all else lies above: kernels and copies reach 49 bits and more.
 VA_LIMIT = 1 << 40
-RESERVED_BYTES = (1 << 39, 1 << 37, 1 << 35)  # the first that the process may reserve
+LOW_BYTES = (1 << 35, 1 << 33, 1 << 31)  # the first that the process may reserve; 30 devices have room for theirs
+HIGH_LIMIT = 1 << 46  # below the windows that kernels see shared and local memory through
+HIGH_BYTES = (1 << 39, 1 << 37, 1 << 35, 1 << 33, 1 << 31)
 SMALL_PAGE, HUGE_PAGE = 64 << 10, 2 << 20  # even a 4 KiB request takes 64 KiB of vidmem
 
 VIDMEM_ATTR2 = place(consts.NVOS32_ATTR2_GPU_CACHEABLE, consts.NVOS32_ATTR2_GPU_CACHEABLE_YES) | place(
@@ -36,21 +39,31 @@ VIDMEM_FLAGS = COMMON_FLAGS | consts.NVOS32_ALLOC_FLAGS_PERSISTENT_VIDMEM
 
 
 class Reservation:
-    """One range of addresses, used by CPU and GPU alike, that nothing else in the process is mapped into."""
+    """One range of addresses, used by CPU and GPU alike, that nothing else in the process is mapped into.
 
-    def __init__(self, system: System) -> None:
+    `high`: above 2**40, for what is named by whole addresses only.
+    """
+
+    def __init__(self, system: System, *, high: bool = False) -> None:
         self.system = system
         error: OSError | None = None
-        for nbytes in RESERVED_BYTES:
+        for nbytes in HIGH_BYTES if high else LOW_BYTES:
             try:
-                self.base = system.reserve(nbytes, HUGE_PAGE, VA_LIMIT)
+                if high:
+                    self.base = system.reserve(nbytes, HUGE_PAGE, HIGH_LIMIT, start=VA_LIMIT)
+                else:
+                    self.base = system.reserve(nbytes, HUGE_PAGE, VA_LIMIT)
             except OSError as failure:
                 error = failure
                 continue
             self.nbytes = nbytes
             self.space = AddressSpace(self.base, nbytes)
             return
-        raise OutOfMemory(f"no address space below 2**40 can be reserved ({error}); see ulimit -v")
+        where = "above" if high else "below"
+        raise OutOfMemory(
+            f"no address space {where} 2**40 can be reserved ({error}); see ulimit -v, or close devices that this "
+            "process has open"
+        )
 
     def close(self) -> None:
         if self.nbytes:
@@ -60,7 +73,10 @@ class Reservation:
 
 @dataclass
 class Owner:
-    """Whose memory it is: the clients, the RM handles and the node of one GPU."""
+    """Whose memory it is: the clients, the RM handles and the node of one GPU.
+
+    `reservation` lies below 2**40, `high` above; without `high` all memory is low.
+    """
 
     rm: RmClient
     uvm: UvmClient
@@ -69,13 +85,21 @@ class Owner:
     uuid: bytes
     node: str
     fd: FileIOInterface
+    high: Reservation | None = None
+
+    def space(self, *, low: bool) -> AddressSpace:
+        """Where to take addresses from."""
+        return (self.reservation if low or self.high is None else self.high).space
 
 
 class NVAllocation:
     """Memory mapped at the same address for GPU and, where `cpu` is set, CPU. `handle` is the RM object."""
 
-    def __init__(self, owner: Owner, nbytes: int, va: int, undo: ExitStack, kind: str) -> None:
+    def __init__(
+        self, owner: Owner, nbytes: int, va: int, undo: ExitStack, kind: str, space: AddressSpace
+    ) -> None:  # fmt: skip
         self.owner, self.nbytes, self.va, self.kind = owner, nbytes, va, kind
+        self._space = space
         self.cpu: MMIOInterface | None = None
         self.handle = 0
         self._undo, self._stuck = undo, False
@@ -92,7 +116,7 @@ class NVAllocation:
 
     def _free_addresses(self) -> None:
         if not self._stuck:  # addresses that the GPU may still have mapped are never given out again
-            self.owner.reservation.space.free(self.va)
+            self._space.free(self.va)
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.nbytes} bytes at {self.va:#x}>"
@@ -108,10 +132,9 @@ def rounded(system: System, nbytes: int, vidmem: bool) -> int:
     return align_up(nbytes, max(page, system.page_size))
 
 
-def _start(owner: Owner, nbytes: int, align: int, kind: str) -> NVAllocation:
-    undo = ExitStack()
-    va = owner.reservation.space.alloc(nbytes, align)
-    memory = NVAllocation(owner, nbytes, va, undo, kind)
+def _start(owner: Owner, nbytes: int, align: int, kind: str, *, low: bool) -> NVAllocation:
+    undo, space = ExitStack(), owner.space(low=low)
+    memory = NVAllocation(owner, nbytes, space.alloc(nbytes, align), undo, kind, space)
     undo.callback(memory._free_addresses)
     return memory
 
@@ -130,8 +153,11 @@ def _map_cpu(memory: NVAllocation, node: str) -> None:
     memory.cpu = view
 
 
-def alloc_vidmem(owner: Owner, nbytes: int, *, cpu: bool, contiguous: bool = False) -> NVAllocation:
-    """Memory of the GPU; with `cpu` mapped through its BAR too (write-combined: writing is fast, reading is not)."""
+def alloc_vidmem(owner: Owner, nbytes: int, *, cpu: bool, contiguous: bool = False, low: bool = True) -> NVAllocation:
+    """Memory of the GPU, below 2**40 when `low`.
+
+    With `cpu` mapped through its BAR too (write-combined: writing is fast, reading is not).
+    """
     size = rounded(owner.rm.system, nbytes, vidmem=True)
     page = huge_or_small(size)
     huge = page == HUGE_PAGE
@@ -143,7 +169,7 @@ def alloc_vidmem(owner: Owner, nbytes: int, *, cpu: bool, contiguous: bool = Fal
     if huge:
         attr |= place(consts.NVOS32_ATTR_PAGE_SIZE, consts.NVOS32_ATTR_PAGE_SIZE_HUGE)
         attr2 |= place(consts.NVOS32_ATTR2_PAGE_SIZE_HUGE, consts.NVOS32_ATTR2_PAGE_SIZE_HUGE_2MB)
-    memory = _start(owner, size, max(page, owner.rm.system.page_size), "vidmem")
+    memory = _start(owner, size, max(page, owner.rm.system.page_size), "vidmem", low=low)
     with memory._undo as undo:
         fields = dict(owner=owner.rm.root, type=consts.NVOS32_TYPE_IMAGE, flags=VIDMEM_FLAGS, attr=attr, attr2=attr2)
         memory.handle = owner.rm.alloc_memory("NV01_MEMORY_LOCAL_USER", owner.device, size, alignment=page, **fields)
@@ -164,7 +190,7 @@ def alloc_sysmem(owner: Owner, nbytes: int, *, cached: bool) -> NVAllocation:
         | place(consts.NVOS32_ATTR_LOCATION, consts.NVOS32_ATTR_LOCATION_PCI)
         | place(consts.NVOS32_ATTR_COHERENCY, coherency)
     )
-    memory = _start(owner, size, owner.rm.system.page_size, "system memory")
+    memory = _start(owner, size, owner.rm.system.page_size, "system memory", low=True)
     with memory._undo as undo:
         fields: dict[str, Any] = dict(owner=owner.rm.root, type=consts.NVOS32_TYPE_NOTIFIER, flags=COMMON_FLAGS)
         fields.update(attr=attr, attr2=SYSMEM_ATTR2, alignment=owner.rm.system.page_size)
@@ -180,7 +206,7 @@ def alloc_pinned(owner: Owner, nbytes: int) -> NVAllocation:
     """Host memory of this process, pinned and mapped for the GPU: cached, shared over a fork."""
     system = owner.rm.system
     size = rounded(system, nbytes, vidmem=False)
-    memory = _start(owner, size, system.page_size, "host memory")
+    memory = _start(owner, size, system.page_size, "host memory", low=False)
     with memory._undo as undo:
         try:
             memory.cpu = system.anonymous(size, memory.va)

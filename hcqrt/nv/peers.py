@@ -79,7 +79,7 @@ class NVPeers:
         """
         owner, memory = self._owner, buffer.memory
         assert isinstance(memory, NVAllocation)
-        space = owner.reservation.space
+        space = owner.space(low=False)
         with ExitStack() as undo:
             va = space.alloc(memory.nbytes, max(huge_or_small(memory.nbytes), owner.rm.system.page_size))
             undo.callback(space.free, va)
