@@ -33,6 +33,11 @@ WARP_ERRORS = {
     15: "misaligned address", 16: "invalid address space", 17: "illegal instruction parameter",
     18: "invalid constant address (LDC)", 19: "geometry error", 20: "divergent", 21: "warp exit",
 }  # fmt: skip
+SM_ERRORS = {
+    0: "SM-to-SM fault", 1: "L1 error", 2: "errors of several warps", 3: "physical stack overflow",
+    4: "trap instruction (BPT.INT)", 5: "trap instruction (BPT.PAUSE)", 6: "single step",
+    29: "corrected ECC error", 30: "uncorrectable ECC error", 31: "timeout",
+}  # fmt: skip
 MMU_FAULTS = (
     "no page directory", "page directory size", "unmapped page", "address beyond the limit", "unbound instance",
     "privilege violation", "write to read-only memory", "read of write-only memory", "pitch mask", "work creation",
@@ -77,8 +82,13 @@ class SmRecord:
 
     def __str__(self) -> str:
         number = self.warp_esr & 0xFFFF
-        what = WARP_ERRORS.get(number, f"warp error {number:#x}") if self.warp_esr else "no warp error"
+        what = WARP_ERRORS.get(number, f"warp error {number:#x}") if self.warp_esr else self._sm_errors()
         return f"SM {self.sm}: {what} at pc {self.pc:#x} (global ESR {self.global_esr:#x}, warp ESR {self.warp_esr:#x})"
+
+    def _sm_errors(self) -> str:
+        """What the SM reports where no warp has an error of its own: an `asm("trap")`, say."""
+        bits = [bit for bit in range(32) if self.global_esr >> bit & 1]
+        return ", ".join(SM_ERRORS.get(bit, f"SM error {bit}") for bit in bits) or "no warp error"
 
 
 class FaultReader:

@@ -33,7 +33,9 @@ def test_numbers_without_a_name_are_shown_as_numbers() -> None:
     assert str(MmuRecord(0x1000, 77, 99)) == "access 99 of 0x1000: fault type 77"
     assert "illegal instruction" in str(SmRecord(3, 0, 9, 0x1230, 0)) and "0x1230" in str(SmRecord(3, 0, 9, 0x1230, 0))
     assert "warp error 0x42" in str(SmRecord(0, 4, 0x42, 0, 0))
-    assert "no warp error" in str(SmRecord(0, 1 << 4, 0, 0, 0))
+    assert "SM 0: trap instruction (BPT.INT) at pc 0x30 " in str(SmRecord(0, 1 << 4, 0, 0x30, 0))
+    assert "SM 0: L1 error, SM error 7, timeout at" in str(SmRecord(0, 1 << 1 | 1 << 7 | 1 << 31, 0, 0, 0))
+    assert "no warp error" in str(SmRecord(0, 0, 0, 0, 0))
 
 
 def test_a_notifier_is_read_as_the_driver_fills_it() -> None:
