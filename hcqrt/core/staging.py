@@ -128,10 +128,9 @@ class Staging:
     def fill(self, dest: HCQBuffer, byte: int) -> None:
         dev = self._dev
         with dev.lock:
-            value = dev.timeline_value
+            value = dev.upcoming()
             queue = self._queue().wait(dev.timeline_signal, value - 1 & MASK64)
-            queue.fill(dest, dest.size, byte).signal(dev.timeline_signal, value).submit(dev)
-            dev.timeline_value = value + 1 & MASK64
+            dev.submit_to(queue.fill(dest, dest.size, byte).signal(dev.timeline_signal, value), value)
 
     @property
     def memories(self) -> list[Any]:

@@ -187,3 +187,19 @@ def test_copies_name_memory_of_their_own_device_only(machine):
             dev.copy_queue().submit(other)
         here.close()
         there.close()
+
+
+def test_a_fill_that_is_interrupted_once_it_runs_is_waited_for(dev, monkeypatch):
+    kick, value = dev.copy_fifo._kick, dev.timeline_value
+
+    def interrupted(va, nwords):
+        kick(va, nwords)
+        raise KeyboardInterrupt
+
+    with dev.alloc(64) as buf:
+        with monkeypatch.context() as patch:
+            patch.setattr(dev.copy_fifo, "_kick", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                buf.fill(1)
+        assert dev.timeline_value == value + 1  # else the next work would not wait for it
+        assert buf.copyout() == b"\1" * 64
