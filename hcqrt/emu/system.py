@@ -62,7 +62,7 @@ class EmulatedSystem(PagedSystem):
         entries = [nv] if isinstance(nv, str | Mapping) else list(nv)
         self.page_size, self.strict, self.seed, self.fd_limit = page_size, strict, seed, fd_limit
         self._spec, self._nv_driver, self._qcom, self.restricted = entries, nv_driver, qcom, restricted
-        self.threads = int(os.environ.get("HCQRT_EMU_THREADS") or 1) if threads is None else threads
+        self.threads = _threads_asked() if threads is None else threads
         self.nodes: dict[str, tuple[int, int | None]] = {}
         self.files: dict[str, str] = {}
         self.lock = threading.RLock()
@@ -276,3 +276,10 @@ class EmulatedSystem(PagedSystem):
         for driver in self.drivers:
             driver.close()
         self.memory.close()
+
+
+def _threads_asked() -> int:
+    text = os.environ.get("HCQRT_EMU_THREADS", "").strip() or "1"
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError(f"HCQRT_EMU_THREADS={text!r} is no number of threads; say 1 or 2")
+    return int(text)

@@ -73,7 +73,10 @@ class Board:
 
 
 def parse_uuid(value: str | bytes) -> bytes:
-    raw = value if isinstance(value, bytes) else bytes.fromhex(value.removeprefix("GPU-").replace("-", ""))
+    try:
+        raw = value if isinstance(value, bytes) else bytes.fromhex(value.removeprefix("GPU-").replace("-", ""))
+    except ValueError:
+        raise ValueError(f"uuid {value!r}: say GPU- and 32 hexadecimal digits") from None
     if len(raw) != 16:
         raise ValueError(f"uuid {value!r}: {len(raw)} bytes, a GPU's has 16")
     return raw
