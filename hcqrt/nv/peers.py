@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hcqrt.autogen.nv import status
 from hcqrt.core.buffer import HCQBuffer
 from hcqrt.core.peers import no_peers
-from hcqrt.errors import DriverError, UVMError
+from hcqrt.errors import DriverError, HCQError, UVMError
 from hcqrt.nv.memory import NVAllocation, Owner, huge_or_small
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class NVPeers:
         Where that ends with an error, work may still use the window: it stays until the device closes.
         """
         owner, memory = self._owner, buffer.memory
-        assert isinstance(memory, NVAllocation)
+        if not isinstance(memory, NVAllocation):  # another thread closed it
+            raise HCQError(f"{buffer!r} was closed; allocate another")
         space = owner.space(low=False)
         with ExitStack() as undo:
             va = space.alloc(memory.nbytes, max(huge_or_small(memory.nbytes), owner.rm.system.page_size))
