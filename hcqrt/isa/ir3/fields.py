@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,7 +47,7 @@ def parse_integer(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Mod:
+class Mod(ABC):
     """Base: `name` in Instruction.mods, and where its bits lie."""
 
     name: str
@@ -76,26 +77,26 @@ class Mod:
             code >>= width
         return word
 
-    def decode(self, word: int) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def decode(self, word: int) -> Value: ...
 
-    def encode(self, value: Value) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def encode(self, value: Value) -> int: ...
 
-    def text(self, value: Value) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def text(self, value: Value) -> str: ...
 
     def exact_text(self, value: Value) -> str:
         """Like `text`, but shows what the usual text leaves out though the word differs."""
         return self.text(value)
 
     @property
+    @abstractmethod
     def pattern(self) -> str:
         """Regular expression of everything `text` can print, and what else may be written."""
-        raise NotImplementedError
 
-    def parse(self, text: str) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def parse(self, text: str) -> Value: ...
 
     def wrong(self, value: object) -> Ir3Error:
         return Ir3Error(f"{self.name} = {value!r} is not possible here")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from . import table
@@ -75,8 +75,10 @@ def _slot(match: re.Match[str], opcode: str, numbers: dict[str, int]) -> Slot | 
         return IndexSlot(name, lsb, rule, index)
     if kind == "C":
         return PredSlot(name, lsb, rule, index)
-    plain = {"D": MoveDst, "K": ConstDstSlot, "T": TargetSlot, "X": ScaledSlot}.get(kind)
-    return plain(name, lsb, rule) if plain else None
+    plain: dict[str, Callable[[str, int, str], Slot]] = {
+        "D": MoveDst, "K": ConstDstSlot, "T": TargetSlot, "X": ScaledSlot,
+    }  # fmt: skip
+    return plain[kind](name, lsb, rule) if kind in plain else None
 
 
 def _fields(spec: str, opcode: str) -> tuple[dict[str, Mod], dict[str, Slot]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -69,7 +70,7 @@ def parse_register(text: str) -> tuple[int, bool]:
 
 
 @dataclass(frozen=True)
-class Slot:
+class Slot(ABC):
     """Base: `name` in Instruction.args, lowest bit, and the rule for its width (Context.is_half)."""
 
     name: str
@@ -77,25 +78,25 @@ class Slot:
     half: str = ""
 
     @property
-    def mask(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def mask(self) -> int: ...
 
-    def decode(self, word: int, context: Context) -> Operand:
-        raise NotImplementedError
+    @abstractmethod
+    def decode(self, word: int, context: Context) -> Operand: ...
 
-    def encode(self, operand: Operand, context: Context) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def encode(self, operand: Operand, context: Context) -> int: ...
 
-    def text(self, operand: Operand, context: Context) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def text(self, operand: Operand, context: Context) -> str: ...
 
     @property
+    @abstractmethod
     def pattern(self) -> str:
         """Regular expression of everything `text` can print, and what else may be written."""
-        raise NotImplementedError
 
-    def parse(self, text: str, context: Context) -> Operand:
-        raise NotImplementedError
+    @abstractmethod
+    def parse(self, text: str, context: Context) -> Operand: ...
 
     def wrong(self, operand: object) -> Ir3Error:
         return Ir3Error(f"operand {self.name}: {operand!r} does not fit here")
