@@ -16,6 +16,7 @@ class Held:
 
     def __init__(self, previous: Handler) -> None:
         self.previous, self.came = previous, False
+        self.active = True  # until the block that it holds interrupts for is left
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.came = True
@@ -39,6 +40,7 @@ def interrupts_held() -> Iterator[None]:
     try:
         yield
     finally:
+        held.active = False
         signal.signal(signal.SIGINT, previous)
         held.deliver()
 
@@ -55,4 +57,5 @@ def interruptible() -> Iterator[None]:
         held.deliver()
         yield
     finally:
-        signal.signal(signal.SIGINT, held)
+        if held.active:  # a Ctrl-C just before this line leaves it to the collector of garbage, when all is over
+            signal.signal(signal.SIGINT, held)
